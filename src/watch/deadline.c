@@ -64,7 +64,7 @@ struct pp_deadline {
     char text[16 * COMPANY_MAX];
 };
 
-/* Reports the hang. Does not return unless `lost` returns. */
+/* Reports the hang and ends the process: returns only if `lost` returns. */
 static void report_deadline(const struct pp_deadline *d, const struct phase *p, bool waits)
 {
     char text[TEXT], who[64];
@@ -87,7 +87,7 @@ static void report_deadline(const struct pp_deadline *d, const struct phase *p, 
     d->lost(text);
 }
 
-/* Exchanges heartbeats with other hosts. */
+/* Exchanges heartbeats with other hosts, and ends the process if one of them is lost. */
 static void exchange_heartbeats(struct pp_deadline *d)
 {
     char text[PP_PULSE_TEXT + 1];
@@ -116,7 +116,8 @@ static struct member *find_member(struct pp_deadline *d, long pid)
     return m;
 }
 
-/* Lists the process ids of the launcher and its children; returns d->text. Allocates nothing. */
+/* Returns the process ids of the launcher and its children, as a text in d->text. Allocates no
+ * memory. */
 static const char *list_company(struct pp_deadline *d)
 {
     char path[64];
@@ -131,8 +132,9 @@ static const char *list_company(struct pp_deadline *d)
     return d->text;
 }
 
-/* Counts the time that the launcher and its other processes could have used, and returns the least:
- * a rank that waits for others does not hang if one of these had no core. */
+/* Adds `dt` to the time that the launcher and its other processes could have computed in, and
+ * returns the time of the one with least: a rank that waits for others does not hang if one of
+ * these had no core. */
 static uint64_t count_company(struct pp_deadline *d, uint64_t dt)
 {
     d->company_dt += dt;

@@ -110,7 +110,7 @@ static bool is_seen(const struct judge *j, int r)
     return v->state != PP_RANK_UNKNOWN && v->machine == j->machine;
 }
 
-/* Whether rank r waits, and its process runs. */
+/* Returns whether rank r waits for another rank and its process runs. */
 static bool is_waiting(const struct judge *j, int r)
 {
     const struct pp_rank_view *v = &j->d->views[r];
@@ -119,7 +119,7 @@ static bool is_waiting(const struct judge *j, int r)
     return v->waited_ns >= pp_rank_progress_ns(v) && v->waited_ns + j->stale_ns >= j->d->now_ns;
 }
 
-/* Whether rank s has reached the collective action e in which another rank waits. */
+/* Returns whether rank s waits in the same collective action e in which another rank waits. */
 static bool has_reached(const struct judge *j, int s, const struct pp_event *e)
 {
     const struct pp_event *other = pp_rank_current(&j->d->views[s]);
@@ -147,8 +147,8 @@ bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e
     return true;
 }
 
-/* Returns the rank at the other end of the message that e waits for; -1: e waits for no message of
- * the plan. */
+/* Returns the rank at the other end of the message that rank r waits for in event e; -1 if e does
+ * not wait for a message of the plan. */
 static int find_peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
 {
     int src, dst;
@@ -160,8 +160,9 @@ static int find_peer(const struct pp_diagnosis *d, int r, const struct pp_event 
     return other != r && other < d->ranks ? other : -1;
 }
 
-/* Whether a is a likelier cause than b, of two ranks that do not wait: first a rank whose process
- * does not run, then one that can be seen, then the one without progress for longer. */
+/* Returns whether rank a is a likelier cause than rank b; neither waits. Likelier is first a rank
+ * whose process does not run, then one whose actions can be seen, then the one without progress for
+ * longer. */
 static bool is_likelier(const struct judge *j, int a, int b)
 {
     const struct pp_rank_view *x = &j->d->views[a], *y = &j->d->views[b];
@@ -174,8 +175,9 @@ static bool is_likelier(const struct judge *j, int a, int b)
     return pp_rank_progress_ns(x) < pp_rank_progress_ns(y);
 }
 
-/* Returns the rank that a waiting rank waits for: the other end of its message; else a rank that
- * has not reached the same collective action, preferably one that does not wait itself. */
+/* Returns the rank that waiting rank r waits for: the other end of its message, else a rank that
+ * has not reached the same collective action, preferably one that does not wait itself; -1 if there
+ * is none. */
 static int find_blocker(const struct judge *j, int r)
 {
     const struct pp_diagnosis *d = j->d;
@@ -196,8 +198,9 @@ static int find_blocker(const struct judge *j, int r)
     return best;
 }
 
-/* Follows the chain of waiting ranks from rank r to its end: a rank that does not wait, or whose
- * partner is unknown. *circle: the chain returns to a rank of its own. */
+/* Follows the chain of waiting ranks from rank r to its end, which is a rank that does not wait or
+ * whose partner is unknown, and returns that rank. *circle is set if the chain has no end, because
+ * the ranks wait in a circle. */
 static int follow_waits(const struct judge *j, int r, bool *circle)
 {
     *circle = false;
@@ -244,8 +247,8 @@ static void find_culprit(struct judge *j)
     }
 }
 
-/* Returns the machine whose clock to compare with: this machine if a rank runs on it, else that of
- * the first ring, so that the rings of another machine can be read here. */
+/* Returns the machine with whose clock to compare times: this machine if a rank runs on it, else
+ * that of the first ring, so that the rings of another machine can be read here. */
 static uint32_t find_reference_machine(const struct pp_diagnosis *d)
 {
     const struct pp_rank_view *first = NULL;
@@ -294,7 +297,8 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
 
 /* ---- a run folder */
 
-/* Counts the ranks: one more than the highest rank with a ring in the folder. */
+/* Sets *out to the number of ranks: one more than the highest rank that has a ring in the
+ * folder. */
 static int count_rings(const char *dir, int *out)
 {
     char folder[PP_PATH_MAX];

@@ -12,19 +12,19 @@ int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, do
 /* Reads the state of a ring and of its process into *out. Local; any thread or process. */
 void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out);
 
-/* Returns the action that a rank is in; NULL: no action. */
+/* Returns the action that a rank is in; NULL if it is in none. */
 const struct pp_event *pp_rank_current(const struct pp_rank_view *v);
 
-/* Finds both ends of the message of rank r's event, and what it carries. False: it has no message,
- * or the plan does not know it. */
+/* Finds the ranks at both ends of the message of rank r's event, and what it carries. Returns false
+ * if the event has no message, or the plan does not know it. */
 bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
                           int *dst, const char **what);
 
-/* Returns the time of the rank's last progress. */
+/* Returns the time at which the rank last made progress. */
 uint64_t pp_rank_progress_ns(const struct pp_rank_view *v);
 
-/* Whether a rank of this machine has waited for others within the last second without progress;
- * *out_idle_ns: time since its last progress. */
+/* Returns whether a rank of this machine was seen to wait for others within the last second and has
+ * made no progress since. *out_idle_ns is the time since its last progress. */
 bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns);
 
 /* Sets the verdict from the views. Allocates nothing. Local. */

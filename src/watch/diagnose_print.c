@@ -40,7 +40,7 @@ static const struct {
     [PP_VERDICT_ALL_WAIT] = {"all_wait", "the network, or MPI itself"},
 };
 
-/* Returns the host of a rank if the ranks have several hosts; else NULL. */
+/* Returns the host of a rank if the run has several hosts, else NULL. */
 static const char *host_to_print(const struct pp_diagnosis *d, int r)
 {
     const char *mine = d->views[r].host;
@@ -50,7 +50,7 @@ static const char *host_to_print(const struct pp_diagnosis *d, int r)
     return several && mine[0] ? mine : NULL;
 }
 
-/* Writes a rank: "rank 1 (stages 1 3, host b)". */
+/* Formats the name of a rank in `out` and returns it: "rank 1 (stages 1 3, host b)". */
 static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT])
 {
     const struct pp_layout *l = d->layout;
@@ -74,7 +74,7 @@ static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT]
     return out;
 }
 
-/* Writes an event: "F of micro-batch 3, stage 1, step 12". */
+/* Formats an event of rank r in `out` and returns it: "F of micro-batch 3, stage 1, step 12". */
 static const char *event_text(const struct pp_diagnosis *d, int r, const struct pp_event *e,
                               char out[TEXT])
 {
@@ -137,14 +137,14 @@ static double seconds_between(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
 
-/* Returns the seconds since the rank's last progress. */
+/* Returns how many seconds ago the rank last made progress. */
 static double idle_seconds(const struct pp_diagnosis *d, int r)
 {
     return seconds_between(pp_rank_progress_ns(&d->views[r]), d->now_ns);
 }
 
-/* Returns the seconds since the first rank of that machine opened its ring, so that ranks can be
- * compared. */
+/* Returns the seconds from when the first rank of the view's machine opened its ring to `ns`, so
+ * that times of ranks can be compared. */
 static double since_start(const struct pp_diagnosis *d, const struct pp_rank_view *v, uint64_t ns)
 {
     uint64_t start = v->opened_ns;
@@ -181,7 +181,7 @@ static bool all_finished(const struct pp_diagnosis *d)
     return n == d->ranks;
 }
 
-/* Prints the first line, without a newline. */
+/* Prints the first line of the report, which tells the verdict, without a newline. */
 static void print_headline(const struct pp_diagnosis *d, FILE *f)
 {
     char who[TEXT], at[TEXT];

@@ -14,10 +14,10 @@
 
 struct ticker;
 
-/* Calls tick(ctx) about every `every_ns` in its own thread, which takes no signals, until tick()
- * returns false. Local. The caller owns *out. Errors: PP_ERESOURCE. */
+/* Calls tick(ctx) about every `every_ns`, in a thread of its own that takes no signals, until
+ * tick() returns false. Local. The caller owns *out. Errors: PP_ERESOURCE. */
 int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct ticker **out);
-/* Waits for a call in progress. Local; accepts NULL in *t. */
+/* Ends the thread, after a call of tick() that is in progress. Local; accepts NULL in *t. */
 void ticker_stop(struct ticker **t);
 
 /* A watched thread. All zero: no thread yet. */
@@ -26,11 +26,11 @@ struct ticked {
     struct pp_thread_time last; /* its times at the last reading */
 };
 
-/* Returns the calling thread. Local. */
+/* Returns the calling thread as a thread whose time can be read. Local. */
 struct ticked ticked_self(void);
 
-/* Returns the part of the dt_ns since the last reading that the thread did not spend waiting for a
- * core. Any thread. */
+/* Returns how much of the dt_ns since the last reading the thread did not spend waiting for a core.
+ * Any thread. */
 uint64_t ticked_share(struct ticked *t, uint64_t dt_ns);
 
 #endif

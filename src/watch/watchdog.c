@@ -70,7 +70,7 @@ struct pp_watchdog {
 
 /* ---- checking progress */
 
-/* Opens the ring of a rank of another process when it appears. */
+/* Opens the ring of a rank in another process of this machine, as soon as the ring exists. */
 static void open_ring_beside(struct pp_watchdog *w, int r)
 {
     struct watched *k = &w->ranks[r];
@@ -125,7 +125,7 @@ static void look_at_rank(struct pp_watchdog *w, int r, uint64_t dt)
 
 #define PAUSE_NS 2000000000u /* shorter pauses happen on a crowded machine too */
 
-/* Returns how long the process was stopped since the last check; 0: it was not. */
+/* Returns for how long the process was stopped since the last check; 0 if it was not. */
 static uint64_t find_pause(const struct pp_watchdog *w, uint64_t now)
 {
     uint64_t looked = __atomic_load_n(&w->looked_ns, __ATOMIC_ACQUIRE);
@@ -133,8 +133,8 @@ static uint64_t find_pause(const struct pp_watchdog *w, uint64_t now)
     return gap >= w->look_ns + PAUSE_NS ? gap - w->look_ns : 0;
 }
 
-/* Adds a pause, unless the watchdog's own thread has waited for a core. In the thread of the
- * watchdog. */
+/* Adds the pause since the last check to the total, unless the watchdog's own thread has only
+ * waited for a core. Called in the watchdog's thread. */
 static void note_pause(struct pp_watchdog *w, uint64_t now)
 {
     uint64_t pause = find_pause(w, now);
@@ -150,7 +150,8 @@ uint64_t pp_watchdog_paused_ns(const struct pp_watchdog *w)
     return w ? __atomic_load_n(&w->paused_ns, __ATOMIC_RELAXED) + find_pause(w, pp_clock_ns()) : 0;
 }
 
-/* Returns the shortest time without progress of any watched rank; 0: no rank is watched. */
+/* Updates all watched ranks and returns the shortest time that one has been without progress; 0 if
+ * no rank is watched. */
 static uint64_t find_shortest_idle(struct pp_watchdog *w)
 {
     uint64_t now = pp_clock_ns();
@@ -215,7 +216,8 @@ static bool held_by_debugger(const struct pp_watchdog *w)
     return false;
 }
 
-/* Whether the reader of the output has stopped reading, which is not a hang. */
+/* Returns whether the reader of the output has stopped reading, so that writing blocks; this is not
+ * a hang. */
 static bool output_is_full(const struct pp_watchdog *w)
 {
     struct pollfd fds[2] = {{.fd = fileno(w->log), .events = POLLOUT},
@@ -224,7 +226,7 @@ static bool output_is_full(const struct pp_watchdog *w)
     return fds[0].revents == 0 || fds[1].revents == 0;
 }
 
-/* Returns how many times run.hang_timeout the culprit may take. */
+/* Returns how many times run.hang_timeout the action of the culprit may take. */
 static uint64_t times_timeout(const struct pp_watchdog *w)
 {
     if (w->now.verdict == PP_VERDICT_UNSEEN)
@@ -249,7 +251,7 @@ static uint64_t find_time_limit(const struct pp_watchdog *w)
     return runs && learnt > limit ? learnt : limit;
 }
 
-/* Whether the run hangs and must be ended. */
+/* Returns whether the run hangs and must be ended. */
 static bool run_hangs(struct pp_watchdog *w)
 {
     uint64_t idle = find_shortest_idle(w), soon = w->timeout_ns;
@@ -280,8 +282,8 @@ static bool run_hangs(struct pp_watchdog *w)
 
 /* ---- the end */
 
-/* Creates hang.txt, so that one process of the run reports. Returns its descriptor; -1: another
- * process has created it; -2: it cannot be created. */
+/* Creates hang.txt, so that only one process of the run reports. Returns its descriptor, -1 if
+ * another process has created the file, or -2 if it cannot be created. */
 static int claim_report(const struct pp_watchdog *w)
 {
     char path[PP_PATH_MAX];
@@ -298,7 +300,7 @@ static size_t bytes_written(FILE *f)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Reports the hang and ends the process; returns only if `lost` does. */
+/* Reports the hang and ends the process; returns only if `lost` returns. */
 static void report_hang(struct pp_watchdog *w)
 {
     int fd = claim_report(w);
@@ -320,7 +322,7 @@ static void report_hang(struct pp_watchdog *w)
     w->lost(w->text);
 }
 
-/* Sends the current action of this process's rank to other hosts. */
+/* Sends the current action of this process's ranks to the other hosts. */
 static void send_action(struct pp_watchdog *w)
 {
     for (int r = 0; w->pulse && r < w->now.ranks; r++) {

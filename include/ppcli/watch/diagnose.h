@@ -63,21 +63,20 @@ struct pp_diagnosis {
 
 void pp_diagnosis_fini(struct pp_diagnosis *d); /* accepts a zeroed diagnosis */
 
-/*
- * Reads the rings in the run folder and diagnoses the run. layout: NULL if the plan could not be
- * rebuilt. Everything else is read from the folder and checked against bounds. Local. Errors:
- * PP_ENOINPUT (no such folder, no rings), PP_EFORMAT (a damaged ring), PP_ERESOURCE.
- */
+/* Reads the rings in the run folder and diagnoses the run. `layout` is NULL if the plan could not
+ * be rebuilt. Everything else is read from the folder, and checked so that a damaged file does no
+ * harm. Local. Errors: PP_ENOINPUT (no such folder, no rings), PP_EFORMAT (a damaged ring),
+ * PP_ERESOURCE. */
 int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
                       const char *dir);
 
-/* Prints the verdict: what happened, which rank waits for which, what to do. dir: the run folder;
- * "": no folder. Allocates nothing. */
+/* Prints the diagnosis: what happened, which rank waits for which, what to do. `dir` is the run
+ * folder, "" if there is none. Allocates nothing. */
 void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f);
 #define PP_DIAGNOSIS_TEXT 256
 /* Prints the state and the last actions of every rank. Allocates nothing. */
 void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f);
-/* Prints everything as JSON. hang: the watchdog's message; "": it wrote none. */
+/* Prints everything as JSON. `hang` is the watchdog's message, "" if it wrote none. */
 void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, const char *hang,
                              FILE *f);
 

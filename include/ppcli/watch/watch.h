@@ -32,9 +32,9 @@ enum pp_deadline_phase {
     PP_DEADLINE_PHASES
 };
 
-/* Called when a run hangs, in a thread of this module: prints `text` (several lines; NULL: another
- * process of the run prints it) and ends the process, whatever its threads hold. NULL as the
- * function: nothing is watched. */
+/* Ends the process when a run hangs, whatever its threads hold, after printing `text` (several
+ * lines; NULL if another process of the run prints it). A thread of this module calls it. If the
+ * function is NULL, nothing is watched. */
 typedef void pp_lost(const char *text);
 
 struct pp_deadline;
@@ -50,13 +50,14 @@ void pp_deadline_enter(struct pp_deadline *d, enum pp_deadline_phase phase);
 /* Makes the watching thread also send heartbeats and listen for them; either may be NULL. Local. */
 void pp_deadline_beat(struct pp_deadline *d, struct pp_pulse *pulse, struct pp_listener *listener);
 
-/* *stop is not 0 once the run was asked to end (Slurm asks the remaining ranks when one was
- * killed). Then the loss of a rank ends the run after PP_HURRY_NS, because nothing can be saved.
- * NULL: never asked. Local. */
+/* Tells the deadline where to read whether the run was asked to end: *stop is then not 0 (Slurm
+ * asks the remaining ranks when one was killed). From then on the loss of a rank ends the run after
+ * PP_HURRY_NS, because nothing can be saved. NULL: the run is never asked. Local. */
 #define PP_HURRY_NS 2000000000u
 void pp_deadline_heed(struct pp_deadline *d, const volatile sig_atomic_t *stop);
 
-/* Lets the deadline see when tp waits, until another caller takes that over. Local. */
+/* Makes the transport tp show the deadline when it waits, until another caller takes that over.
+ * Local. */
 void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
 
 /* ---- the watchdog of ranks at work */
@@ -83,23 +84,26 @@ void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
 
 struct pp_watchdog;
 
-/* Starts the watchdog. Does nothing, with *out NULL, if run.hang_timeout is 0 or lost is NULL. log:
- * the run's log; if it is full, its reader pauses, which is not a hang. pulse: gets the current
- * action of this process's rank; may be NULL. Local. Errors: PP_ERESOURCE. */
+/* Starts the watchdog. Does nothing, with *out NULL, if run.hang_timeout is 0 or `lost` is NULL.
+ * `log` is the run's log: if it is full, its reader pauses, which is not a hang. `pulse` gets the
+ * current action of this process's rank; it may be NULL. Local. Errors: PP_ERESOURCE. */
 int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct pp_pulse *pulse,
                       struct pp_watchdog **out);
 void pp_watchdog_stop(struct pp_watchdog **w); /* accepts NULL in *w */
 
-/* As pp_deadline_heed(). w may be NULL, here and below. Local. */
+/* Tells the watchdog where to read whether the run was asked to end, as pp_deadline_heed() does.
+ * `w` may be NULL, here and below. Local. */
 void pp_watchdog_heed(struct pp_watchdog *w, const volatile sig_atomic_t *stop);
 
-/* Declares that the calling thread runs rank r: from now on its set-up must end. */
+/* Declares that the calling thread runs rank r. From now on the time of the rank's set-up is
+ * limited. */
 void pp_watchdog_expect(struct pp_watchdog *w, int r);
-/* Declares that rank r records its actions in `ring`. dir: the run folder; "": no folder. In the
- * rank's thread. */
+/* Declares that rank r records its actions in `ring`; called in the rank's thread. `dir` is the run
+ * folder, "" if there is none. */
 void pp_watchdog_enter(struct pp_watchdog *w, int r, const struct pp_ring *ring, const char *dir);
-/* Returns how long this process was stopped so far (SIGSTOP, Ctrl-Z, a debugger), in pauses of 2 s
- * or more: time in which its threads neither ran nor waited for a core. Any thread. */
+/* Returns how long this process was stopped so far (by SIGSTOP, Ctrl-Z or a debugger), counting
+ * pauses of 2 s or more. A pause is time in which its threads neither ran nor waited for a core.
+ * Any thread. */
 uint64_t pp_watchdog_paused_ns(const struct pp_watchdog *w);
 /* Declares that rank r has ended; the watchdog releases its ring. Any thread. */
 void pp_watchdog_leave(struct pp_watchdog *w, int r);
