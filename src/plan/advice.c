@@ -20,7 +20,8 @@ void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i
     }
 }
 
-/* Shares of all work by rank, for pieces first..last. */
+/* Sets share[r] to rank r's share of all work, for chunks that are the layers first[v] to last[v]
+ * with the costs of `cost`. */
 static void shares_of(const struct pp_layout *l, const double *cost, const int *first,
                       const int *last, double *share)
 {
@@ -37,7 +38,7 @@ static void shares_of(const struct pp_layout *l, const double *cost, const int *
         share[r] /= all;
 }
 
-/* Where x * sign is largest. */
+/* Returns the index of the largest of x[n] if sign is 1, and of the smallest if it is -1. */
 static int extreme_of(const double *x, int n, int sign)
 {
     int k = 0;

@@ -28,15 +28,18 @@ static void use_shape(struct search *s, const struct pp_division *base)
     s->costs = pp_costs_at(s->all, base->threads);
 }
 
-/* Of an order that is made for costs: the forwards that a rank may hold, before memory is looked at. */
+/* Returns the memory cap with which the search for an order made for costs begins, in forwards that
+ * a rank may hold: the config's, else two per stage. Whether that fits in memory is tested
+ * later. */
 static double cap_of(const struct pp_space *spec, int stages)
 {
     double own = spec->base.memory_cap;
     return own > 0 ? own : 2.0 * stages;
 }
 
-/* Evaluate a shape. One that is made for a cap: caps from the largest down, each with what it must
- * recompute, to the first that fits without; the fastest of them that fits. */
+/* Evaluates a shape, with what it must recompute to fit in memory. An order that is made for a
+ * memory cap is tried with falling caps until it fits without recomputing. *c becomes the fastest
+ * that fits, else the one that holds least. */
 static int try_shape(struct search *s, struct pp_row *c)
 {
     const struct pp_space *spec = s->spec;
@@ -69,7 +72,7 @@ static int try_shape(struct search *s, struct pp_row *c)
     return rc;
 }
 
-/* The first reason is told where nothing can run. */
+/* Counts a refused row. Keeps the reason of the first one, which is reported if nothing can run. */
 static void refuse(struct pp_rows *b, const struct pp_row *c)
 {
     if (b->refused++ == 0)
@@ -77,7 +80,8 @@ static void refuse(struct pp_rows *b, const struct pp_row *c)
                  pp_division_schedule(&c->d), c->d.stages, c->d.microbatches, pp_error_get()->text);
 }
 
-/* One more candidate: kept, or counted as refused, too large, or the same as another. */
+/* Evaluates one candidate, and adds it to the rows or counts it as refused, too large, or the same
+ * as another row. */
 static int judge_one(struct search *s, struct pp_row *c)
 {
     struct pp_rows *b = s->best;
@@ -118,7 +122,8 @@ int best_cut(const struct pp_space *spec, const struct pp_costs *costs, bool by_
     return 0;
 }
 
-/* The config's cut, and the one by time where it is another. */
+/* Tries the cut that the config asks for and, if cuts are open, the cut by time if it is a
+ * different one. */
 static int try_cuts(struct search *s, struct pp_row *c)
 {
     size_t bytes = (size_t)c->d.stages * (size_t)c->d.chunks * sizeof(*c->d.last);
@@ -144,7 +149,8 @@ static int try_cuts(struct search *s, struct pp_row *c)
     return judge(s, c);
 }
 
-/* Costs as schedules that depend on them want them: of a rank and a micro-batch. */
+/* Returns the costs for schedules that depend on them: F, I and W of a micro-batch, averaged over
+ * the ranks, and a transfer. */
 static struct pp_schedule_costs rank_costs(const struct pp_space *spec,
                                            const struct pp_costs *costs, int p, int m)
 {
@@ -193,7 +199,8 @@ static int try_chunks(struct search *s, struct pp_row *c)
     return 0;
 }
 
-/* Every schedule x micro-batch count x chunks x cut of one base. */
+/* Tries every schedule with every number of micro-batches and chunks and every cut, for one choice
+ * of stages, replicas and threads. */
 static int search_shape(struct search *s)
 {
     const char *const *names = pp_schedule_names();
@@ -219,7 +226,8 @@ static int search_shape(struct search *s)
     return 0;
 }
 
-/* A better cut; of what is recomputed also one that may do without, though the cut as it is cannot. */
+/* Improves the cut of *c. If *c recomputes something and may choose that, also improves the cut
+ * without recomputing, because another cut may fit in memory without it; the better one is kept. */
 static int refine_one(struct search *s, struct pp_row *c, double *left)
 {
     struct pp_row none = *c;
@@ -235,8 +243,8 @@ static int refine_one(struct search *s, struct pp_row *c, double *left)
     return 0;
 }
 
-/* Better sums and cuts, for the best shapes first; what still holds too much goes. Rows that become
- * the same plan are one. */
+/* Improves the rows, the best first: how many weight gradients are summed at once, and the cut.
+ * Drops rows that still hold too much, and merges rows that become the same plan. */
 static int refine(struct search *s)
 {
     const struct pp_space *spec = s->asked;
@@ -263,7 +271,8 @@ static int refine(struct search *s)
     return 0;
 }
 
-/* The config's own shape, where it says one. What hosts were lost may leave it without places. */
+/* Prices the config's own shape, if it names one. If hosts were lost, the shape may have more ranks
+ * than places; then it is left out. */
 static int as_is(struct search *s)
 {
     const struct pp_space *asked = s->asked;
@@ -286,7 +295,8 @@ static int as_is(struct search *s)
     return rc == PP_ERESOURCE ? rc : 0;
 }
 
-/* One stage without replicas: of the rows, whose order is the best first. */
+/* Finds the plan with one stage and no replicas: the first of its kind in the rows, which are
+ * sorted; if the rows have none, it is priced here. */
 static int find_one(struct search *s)
 {
     struct pp_rows *b = s->best;

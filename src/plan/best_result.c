@@ -27,7 +27,8 @@ const struct pp_checked *pp_best_result_ran(const struct pp_best_result *s, int 
     return i < s->n_checked || s->n_checked == 0 ? &s->checked[i] : &s->one;
 }
 
-/* Is item i the fastest of its number of stages and replicas? */
+/* Returns whether row i is the first, and so the fastest, with its number of stages and
+ * replicas. */
 static bool leads_shape(const struct pp_rows *b, int i)
 {
     const struct pp_row *c = &b->items[i];
@@ -57,8 +58,9 @@ int pp_best_result_explain(struct pp_best_result *s)
     return b->one.time.step > 0 ? pp_best_explain(&s->spec, s->costs, &b->one, NULL) : 0;
 }
 
-/* How cores may be divided. Stages and replicas that were said are fixed, and so are those of processes
- * and devices, and of ranks that differ; then of the other one all that fit. */
+/* Lists the shapes into which the cores may be divided. Stages and replicas that the user gave are
+ * fixed; both are fixed for processes, for devices and for ranks of different speed. A number that
+ * is not fixed takes every value that fits. */
 static int list_shapes(const struct pp_best_asked *asked, struct pp_best_result *s)
 {
     const struct pp_config *cfg = s->spec.cfg;

@@ -16,8 +16,8 @@ struct pp_space pp_space_of(const struct pp_config *cfg, const struct pp_model *
                              .timed = cfg->pipeline.assignment == PP_ASSIGN_TIME};
 }
 
-/* What the order of a division is made for: the measured times of its cut, and of a transfer within a
- * host. */
+/* Sets `ticks`, the times for which the order of a division is made: the measured times of its
+ * chunks, and of a transfer within a host. */
 static int set_ticks(const struct pp_space *spec, const struct pp_costs *costs,
                      struct pp_division *d, int64_t *ticks)
 {
@@ -93,7 +93,8 @@ static void mix(uint64_t *hash, const void *data, size_t bytes)
         *hash = (*hash ^ p[i]) * 0x100000001b3u; /* FNV-1a */
 }
 
-/* The same for candidates whose ranks do the same in the same order on the same layers. */
+/* Returns a hash that is equal for candidates whose ranks do the same actions in the same order on
+ * the same layers. */
 static uint64_t identity_of(const struct pp_layout *l, const struct pp_plan *plan)
 {
     uint64_t hash = 0xcbf29ce484222325u;

@@ -39,7 +39,8 @@ static bool open_recompute(const struct pp_config *cfg)
     return strcmp(cfg->pipeline.recompute, "auto") == 0;
 }
 
-/* With the schedule the cut is chosen too, where none is asked for. */
+/* Returns whether the cut is chosen together with the schedule: if the cut is open, or if the
+ * schedule is open and no cut is asked for. */
 static bool joint_cut(const struct pp_config *cfg)
 {
     return open_cut(cfg) || (open_schedule(cfg) && cfg->pipeline.assignment == PP_ASSIGN_AUTO &&
@@ -145,7 +146,8 @@ static int choose_schedule(struct pp_space *spec, struct pp_costs **costs, struc
                    spec->cfg->pipeline.chunks > 0 ? " and this many chunks" : "");
 }
 
-/* The config's schedule with another cut, or recomputing what it must. */
+/* Fills *c with the config's own schedule, and chooses what the config leaves open: the cut by
+ * time, pipeline.eager, and what is recomputed. */
 static int choose_with(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     const struct pp_config *cfg = spec->cfg;
@@ -178,7 +180,8 @@ static int choose_with(const struct pp_space *spec, const struct pp_costs *costs
     return rc == PP_ECONFIG ? 0 : rc; /* for the layout to say, with its key */
 }
 
-/* Without packed weights where nothing fits with them. */
+/* Measures the costs and chooses. If no plan fits in memory with packed weights and run.packed is
+ * open, it measures and chooses again without packed weights. */
 static int choose_rest(struct pp_space *spec, struct pp_costs **costs, struct pp_row *c)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *table = NULL;
@@ -198,7 +201,8 @@ static int choose_rest(struct pp_space *spec, struct pp_costs **costs, struct pp
 
 #define THREAD_ADDRESSES ((uint64_t)64 << 20) /* that a thread's first malloc() reserves */
 
-/* Of all ranks of a machine: one of each replica, or of all that share their memory, reads them. */
+/* Returns the bytes of the data that all ranks of a machine hold: the ranks of mpirun hold one copy
+ * per replica, threads share one copy. */
 static uint64_t data_bytes(const struct pp_space *spec)
 {
     const struct pp_config *cfg = spec->cfg;
@@ -208,7 +212,9 @@ static uint64_t data_bytes(const struct pp_space *spec)
     return sample > 0 ? rows * (sample + 1) * (uint64_t)readers : 0;
 }
 
-/* What a rank may take: run.memory, or its part of what is there beside the data. */
+/* Sets *out to the bytes that a rank may hold: run.memory, else the rank's part of 90 % of what is
+ * free on its device, or on this machine after the data. 0 means no limit; it is also set if
+ * recompute is not open. */
 static int memory_of(const struct pp_space *spec, size_t *out)
 {
     const struct pp_config *cfg = spec->cfg;
@@ -241,7 +247,8 @@ static int memory_of(const struct pp_space *spec, size_t *out)
     return 0;
 }
 
-/* One line for each of what was open. */
+/* Prints a line for each choice that the config left open. Fails if a rank holds more than
+ * run.memory. */
 static int tell(const struct pp_space *spec, const struct pp_row *c, const struct pp_costs *costs,
                 const struct choice *chosen)
 {
@@ -299,7 +306,7 @@ static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_
     return tell(&spec, c, costs, out);
 }
 
-/* The keys that were open get what the division has. */
+/* Sets the keys that the config has left open to the values of the division. */
 static int take_over(struct pp_config *cfg, const struct pp_model *model, struct choice *c)
 {
     struct pp_division *d = &c->d;

@@ -88,8 +88,9 @@ static int add_size(int *sizes, int n, int rows)
     return n + 1;
 }
 
-/* The sizes that occur, thinned to SIZES_MAX; the config's own stays. sizes: room for SUMS_MAX of
- * every count. */
+/* Lists the numbers of rows with which layers are measured, and returns how many there are. If the
+ * search needs more than SIZES_MAX, it keeps a selection in which the config's own number stays.
+ * `sizes` has space for SUMS_MAX numbers for every count of micro-batches. */
 static int sizes_of(const struct pp_space *spec, int *sizes)
 {
     int counts[PP_BEST_COUNTS_MAX], n = 0;
@@ -118,7 +119,7 @@ static int sizes_of(const struct pp_space *spec, int *sizes)
     return n;
 }
 
-/* Is something searched with so many threads? */
+/* Returns whether the search has a shape with this number of threads. */
 static bool has_threads(const struct pp_space *spec, int threads)
 {
     bool has = threads == spec->one_threads || threads == spec->base.threads;
@@ -127,7 +128,9 @@ static bool has_threads(const struct pp_space *spec, int threads)
     return has;
 }
 
-/* What threads do not change: transfers are measured where most ranks are at once. */
+/* Copies from `one` to *c what does not depend on the number of threads: the links, the overhead of
+ * an action and the size of a value. `one` has the fewest threads, so that its transfers were
+ * measured with the most ranks at once. */
 static void share_links(const struct pp_costs *one, struct pp_costs *c)
 {
     c->near = one->near;
@@ -135,7 +138,9 @@ static void share_links(const struct pp_costs *one, struct pp_costs *c)
     c->value_bytes = one->value_bytes;
 }
 
-/* Ascending numbers of threads; *out gets what there is even where that fails. */
+/* Measures the costs with each number of threads that the search needs, ascending. For more threads
+ * than this machine has cores, it scales measured costs. *out gets the costs found so far even if
+ * this fails. */
 static int measure_all(const struct pp_space *spec, struct pp_measure_spec *m,
                        struct pp_costs **out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a division as options or config of the systems that can train it: a table with a row for each
- * system. */
+/* Writes a division as options or config of the systems that can train it: a table with a row for
+ * each system. */
 #include "estimate.h"
 
 #include <string.h>

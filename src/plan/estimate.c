@@ -6,14 +6,15 @@
 
 #include "search.h"
 
-/* Returns the ranks of a stage, which are numbered by tensor, then context, then replica, as Megatron
- * does. */
+/* Returns the number of ranks of a stage. They are numbered by tensor, then context, then replica,
+ * as Megatron does. */
 static int stage_ranks(const struct pp_division *p)
 {
     return p->tensor * p->context * p->replicas;
 }
 
-/* Sets F, I and W of chunk v, in model order. Returns their sum. */
+/* Sets t to the seconds of F, I and W of chunk v, where chunks are numbered in model order. Returns
+ * the sum of the three. */
 static double chunk_time(const struct estimation *e, int v, double t[TIMES])
 {
     const struct pieces *x = &e->pieces;
@@ -32,7 +33,8 @@ struct share {
     double first, last;             /* bytes of a micro-batch that embedding and head keep */
 };
 
-/* Sums up the chunks of a rank. rank_of NULL: the chunks go round the ranks. */
+/* Returns what the chunks of a rank have together: blocks, parameters and kept activations. If
+ * rank_of is NULL, chunk v is on rank v % stages. */
 static struct share find_share(const struct estimation *e, const int *rank_of, int rank)
 {
     const struct pieces *x = &e->pieces;
@@ -52,8 +54,8 @@ static struct share find_share(const struct estimation *e, const int *rank_of, i
     return s;
 }
 
-/* Sets the bytes of *out to those of the rank if it is the fullest so far. `held`: its chunks in
- * flight. */
+/* Sets the bytes of *out to those of this rank if it needs more than every rank before it. `held`
+ * is the number of its chunks in flight. */
 static void add_memory(const struct estimation *e, const int *rank_of, int rank, double held,
                        struct pp_estimate *out)
 {
@@ -79,7 +81,8 @@ static void add_memory(const struct estimation *e, const int *rank_of, int rank,
     }
 }
 
-/* Returns the chunks that rank r holds at most: what the schedule's formula says, else 2 P V. */
+/* Returns the most chunks that rank r holds in flight: by the formula of the schedule, or 2 P V if
+ * the schedule has no formula. */
 static int count_held(const struct estimation *e, int r)
 {
     const struct pp_geometry g = {
@@ -91,9 +94,10 @@ static int count_held(const struct estimation *e, int r)
 
 /* ---- the end of a step */
 
-/* Returns the seconds from the end of the pipeline to the next step. Gradients travel during the backward
- * pass of the last micro-batch and weights during the forward pass of the first: a rank waits for the
- * last block, or for what takes longer than the pass. Then the optimizer updates its shard. */
+/* Returns the seconds from the end of the pipeline to the next step; *sums is the part of them that
+ * messages take. Gradients travel during the backward pass of the last micro-batch and weights
+ * during the forward pass of the first: a rank waits for the last block, or for what takes longer
+ * than the pass. Then the optimizer updates its shard. */
 static double end_of_step(const struct estimation *e, double *sums)
 {
     const struct pp_division *p = e->p;
@@ -133,7 +137,8 @@ static void set_transfers(const struct estimation *e, const struct pp_plan *plan
     }
 }
 
-/* Simulates m micro-batches: as they are, without transfers, and without them with equal chunks. */
+/* Simulates m micro-batches three times and sets `times` to the lengths: with transfers, without
+ * transfers, and without transfers with equal chunks. */
 static int simulate_some(const struct estimation *e, int m, double times[3],
                          struct pp_estimate *out)
 {
@@ -173,8 +178,8 @@ static int simulate_some(const struct estimation *e, int m, double times[3],
     return 0;
 }
 
-/* Simulates all micro-batches, or of many the first 2 P and the first 4 P: the difference tells what each
- * further micro-batch adds. */
+/* Sets `times` as simulate_some() does, for all micro-batches. If there are more than 4 P, it
+ * simulates 4 P and 2 P of them, and adds their mean difference for each further micro-batch. */
 static int simulate_all(const struct estimation *e, double times[3], struct pp_estimate *out)
 {
     int few = 2 * e->p->stages, m = e->m > 2 * few ? 2 * few : e->m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations of the estimate: estimate_blocks.c prices a block of a divided transformer, estimate.c a
- * step, parallel.c has the rules of a division. */
+/* Declarations of the estimate: estimate_blocks.c prices a block of a divided transformer,
+ * estimate.c a step, parallel.c has the rules of a division. */
 #ifndef PPCLI_PLAN_ESTIMATE_H
 #define PPCLI_PLAN_ESTIMATE_H
 
@@ -47,9 +47,9 @@ void estimate_pieces(struct estimation *e);
 
 /* Returns the link that a group of ranks uses, each `stride` after the one before it. */
 struct pp_link estimate_link(const struct pp_estimate_spec *s, int ranks, int stride);
-/* Returns the seconds of a ring's reduce-scatter or all-gather of so many bytes, in which each rank sends
- * all but its part. Between hosts, each host sends what the other hosts' ranks need over the links of
- * its own members. */
+/* Returns the seconds in which a ring reduce-scatters or all-gathers this number of bytes, of which
+ * each rank sends all but its part. Between hosts, each host sends what the ranks of other hosts
+ * need over the links of its own members. */
 double estimate_ring(const struct pp_estimate_spec *s, int ranks, int stride, double bytes);
 
 /* Returns the bytes of the activations between two blocks, of all tokens of a rank's sequence. */
@@ -58,24 +58,25 @@ double estimate_passed(const struct estimation *e);
 double estimate_flops(const struct pp_estimate_spec *s);
 
 /*
- * Checks the rules of other systems for a division: its factors make up the ranks, heads and channels
- * divide by tensor, and the batch by replicas and the `rows` of a micro-batch. Errors: PP_ECONFIG with
- * the rule that is broken.
+ * Checks the rules of other systems for a division: its factors make up the ranks, heads and
+ * channels divide by tensor, and the batch by replicas and the `rows` of a micro-batch. Errors:
+ * PP_ECONFIG with the rule that is broken.
  */
 int parallel_check(const struct pp_estimate_spec *s, const struct pp_division *p, int rows);
 
-/* Cuts the blocks evenly, or, where they do not divide, blocks with embedding and loss as a block each.
- * Errors: PP_ECONFIG where these do not divide either. */
+/* Cuts the blocks evenly or, if their number does not divide, the blocks with the embedding and the
+ * loss as a block each. Errors: PP_ECONFIG if that does not divide either. */
 int parallel_cut(const struct pp_config *cfg, struct pp_division *p);
 
-/* Sets the number of blocks in each piece. Returns true if the cut is even with embedding and loss as a
- * block each. */
+/* Sets the number of blocks in each piece. Returns true if the cut is even with embedding and loss
+ * as a block each. */
 bool parallel_blocks(const struct pp_division *p, uint16_t blocks[PP_STAGES_MAX]);
 
 /* Reads a layout as Megatron-LM writes it: pieces between '|' in model order, with E (embedding), t
- * (block), m (block of multi-token prediction) and L (loss); x*3 and (tt|)*29 repeat; commas have no
- * effect. Sets the cut and the chunks. Errors: PP_EUSAGE with the place; PP_ECONFIG where it has another
- * number of blocks than the model. blocks_text() writes such a layout, in short, and returns out. */
+ * (block), m (block of multi-token prediction) and L (loss); x*3 and (tt|)*29 repeat; commas have
+ * no effect. Sets the cut and the chunks. Errors: PP_EUSAGE with the place; PP_ECONFIG where it has
+ * another number of blocks than the model. blocks_text() writes such a layout, in short, and
+ * returns out. */
 int blocks_read(const struct pp_config *cfg, const char *text, struct pp_division *p);
 char *blocks_text(const uint16_t *blocks, int n, char *out, size_t bytes);
 

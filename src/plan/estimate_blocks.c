@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Estimates the blocks of a divided transformer: time and memory of a micro-batch. A block takes the sum
- * of pp_price_node() over its nodes, divided by tensor and context, and its messages. Activations follow
- * Korthikanti et al. (arXiv 2205.05198), sharding Rajbhandari et al. (1910.02054), context Liu et al.
- * (2310.01889), experts Lepikhin et al. (2006.16668).
+ * Estimates the blocks of a divided transformer: time and memory of a micro-batch. A block takes
+ * the sum of pp_price_node() over its nodes, divided by tensor and context, and its messages.
+ * Activations follow Korthikanti et al. (arXiv 2205.05198), sharding Rajbhandari et al.
+ * (1910.02054), context Liu et al. (2310.01889), experts Lepikhin et al. (2006.16668).
  */
 #include "estimate.h"
 #include "search.h"
@@ -47,7 +47,8 @@ static bool is_product(const struct pp_node *n)
     return n->op->cost && !(n->op->kernels & PP_USES(attention_forward));
 }
 
-/* Is the node in a block's feed-forward, which is from its third product to its last one? */
+/* Returns whether the node is in a block's feed-forward, which is from the block's third product to
+ * its last one. */
 static bool feeds_forward(const struct pp_model *m, const struct pp_node *n)
 {
     const struct pp_layer *l = &m->layers[n->layer];
@@ -59,14 +60,14 @@ static bool feeds_forward(const struct pp_model *m, const struct pp_node *n)
     return n->layer > 0 && n->layer < m->n_layers - 1 && before > 2 && after > 0;
 }
 
-/* Returns how many experts compute each token of this node; 0: it is not in an expert. */
+/* Returns how many experts compute each token in this node; 0 if the node is not in an expert. */
 static int experts_of_token(const struct pp_estimate_spec *s, const struct pp_node *n)
 {
     bool has = s->cfg->model.experts > 0 && feeds_forward(s->model, n);
     return has ? s->cfg->model.top_k : 0;
 }
 
-/* Returns the seconds of F, I or W (k) of a micro-batch in this node. */
+/* Returns the seconds that F, I or W (k says which) of a micro-batch takes in this node. */
 static double node_time(const struct estimation *e, const struct pp_node *n, int k)
 {
     const struct pp_cluster *c = e->s->cluster;
@@ -95,9 +96,10 @@ double estimate_passed(const struct estimation *e)
     return (double)e->rows * m->layers[layer_of(m, BLOCK)].out * VALUE / e->p->context;
 }
 
-/* Returns the seconds that the messages of a block's F take, those of its I as many: two all-gathers and
- * two reduce-scatters of tensor parallelism (*tensor), which products hide in part; keys and values on a
- * ring of context, as far as attention does not hide them; and two all-to-alls of experts. */
+/* Returns the seconds that the messages of a block's F take; those of its I take as long. They are
+ * two all-gathers and two reduce-scatters of tensor parallelism (*tensor), which products hide in
+ * part; the keys and values that the ranks of context parallelism pass on, as far as attention does
+ * not hide them; and two all-to-alls of experts. */
 static double block_messages(const struct estimation *e, double attention, double *tensor)
 {
     const struct pp_estimate_spec *s = e->s;
@@ -118,7 +120,7 @@ static double block_messages(const struct estimation *e, double attention, doubl
     return *tensor + experts + (p->context > 1 ? fmax(c.latency, context - attention) : 0);
 }
 
-/* Does the backward pass read the value of this node? */
+/* Returns whether the backward pass reads the value of this node. */
 static bool is_read_back(const struct pp_model *m, const struct pp_node *n)
 {
     const struct pp_layer *l = &m->layers[n->layer];
@@ -131,8 +133,8 @@ static bool is_read_back(const struct pp_model *m, const struct pp_node *n)
     return reads || &m->nodes[l->last_node] == n; /* the next block reads that one */
 }
 
-/* Returns the bytes of a micro-batch that a node keeps for the backward pass; an activation after a
- * product keeps the activation's input, too. */
+/* Returns the bytes of a micro-batch that a node keeps for the backward pass. A product with an
+ * activation keeps the activation's input, too. */
 static double kept_bytes(const struct estimation *e, const struct pp_node *n)
 {
     const struct pp_model *m = e->s->model;
@@ -143,7 +145,8 @@ static double kept_bytes(const struct estimation *e, const struct pp_node *n)
                : 0;
 }
 
-/* Does selective recomputation recompute the node, a norm or one of the feed-forward? */
+/* Returns whether selective recomputation recomputes the node: a norm, or a node of the
+ * feed-forward. */
 static bool is_selected(const struct estimation *e, const struct pp_node *n)
 {
     return feeds_forward(e->s->model, n) || (n->n_params > 0 && !n->op->cost);
@@ -189,8 +192,9 @@ static void price_kind(struct estimation *e, int kind)
         x->redo = e->p->redo == PP_REDO_FULL ? x->t[BLOCK][F] : selected + x->tensor / 2;
 }
 
-/* With zero = 3 the weights of a block come from all replicas for its F and for its I, and its gradients
- * go to all replicas. The block waits for what its own computing does not hide. */
+/* With zero = 3, raises the times of a block to those of its messages where these take longer than
+ * computing: its weights come from all replicas for its F and for its I, and its gradients go to
+ * all replicas. */
 static void price_shards(struct estimation *e)
 {
     const struct pp_division *p = e->p;

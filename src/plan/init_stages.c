@@ -22,7 +22,7 @@ static const struct pp_cluster ordinary = {.peak = {[PP_PRECISION_F32] = 105.6e9
                                            .ranks = 8,
                                            .within = {.latency = 1e-6, .byte = 1e-10}};
 
-/* The step of the shape with so many stages. Errors: those of pp_best_try(). */
+/* Predicts the time of a step with this number of stages. Errors: those of pp_best_try(). */
 static int predict_step(const struct pp_space *spec, const struct pp_costs *costs, int stages,
                         double *out)
 {

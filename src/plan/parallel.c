@@ -127,7 +127,8 @@ static int add_units(struct layout *l, const char *from, int n, int times)
     return l->n < 1 << 20 ? 0 : pp_fail(PP_EUSAGE, "a layout of more than a million pieces");
 }
 
-/* Reads a count after '*', if there is one, and repeats the units from `from` on. */
+/* Repeats the units from index `from` on as often as '*' and a number say, if these come next in
+ * the text. */
 static int repeat_units(struct layout *l, int from)
 {
     char *end;

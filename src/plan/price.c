@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prices a plan: makes the costs of its stages from the times of layers and links, and simulates several
- * steps as the executor runs them.
+ * Prices a plan: makes the costs of its stages from the times of layers and links, and simulates
+ * several steps as the executor runs them.
  */
 #include "search.h"
 
@@ -36,9 +36,9 @@ static int host_of(const struct pp_predict_spec *s, int replica, int stage)
     return c->host ? c->host[rank] : c->host_ranks > 0 ? rank / c->host_ranks : 0;
 }
 
-/* Returns how many replicas' messages from rank a to rank b share a link between hosts; 0: all of them
- * stay on their hosts. The host with most of them counts, because replicas wait for each other once a
- * step. */
+/* Returns how many replicas' messages from rank a to rank b share a link between hosts, or 0 if no
+ * message leaves its host. The host with the most messages counts, because replicas wait for each
+ * other once a step. */
 static int count_sharing(const struct pp_predict_spec *s, int a, int b)
 {
     int most = 0, run = 0;
@@ -56,9 +56,10 @@ static int count_sharing(const struct pp_predict_spec *s, int a, int b)
     return s->costs->one_wire || most == 0 ? most : 1;
 }
 
-/* Returns the seconds of each float that the replicas of a rank sum at the end of a step: each replica
- * sums its part and fetches the others' parts, of sums, of parameters, or both. *early is the time of
- * its way to the replica that sums it, which with train.zero begins with the last W. */
+/* Returns the seconds that the end of a step takes for each float that the replicas of a rank sum.
+ * Each replica sums its part, and fetches the other parts of the sums, of the parameters, or of
+ * both. *early, which is not in the result, is the time to send a float to the replica that sums
+ * it; with train.zero this begins at the last W. */
 static double price_sum(const struct pp_predict_spec *s, int rank, double *early)
 {
     const struct pp_costs *c = s->costs;
@@ -73,8 +74,8 @@ static double price_sum(const struct pp_predict_spec *s, int rank, double *early
     return ways * (c->add * (d - 1) / d + far) - *early;
 }
 
-/* Returns the latencies at the end of a step: of sums over the replicas, there and back, and where
- * gradients are clipped, of their norm over all ranks. */
+/* Returns the latencies at the end of a step: of the sums over the replicas and, if gradients are
+ * clipped, of their norm over all ranks. Each is counted there and back. */
 static double meet_latency(const struct pp_predict_spec *s, int rank)
 {
     const struct pp_costs *c = s->costs;

@@ -2,8 +2,9 @@
 /*
  * What a shape allows beyond its schedule: which chunks to recompute so that it fits, how many W to
  * compute at once, and where to cut. The lists of a schedule do not depend on the cut, so a cut is
- * judged by simulating the plan that is there; few cuts are all tried. Of many, boundaries are moved:
- * one, or a run of neighbours, which hands a layer from a stage to one far away past those between.
+ * judged by simulating the plan that is there; few cuts are all tried. Of many, boundaries are
+ * moved: one, or a run of neighbours, which hands a layer from a stage to one far away past those
+ * between.
  */
 #include "search.h"
 
@@ -24,14 +25,17 @@ struct fit { /* of a rank: its chunks that are computed again */
     double time;
 };
 
-/* Is virtual stage s, a rank's s/P-th, in the k-th set: a subset, or the first k? */
+/* Returns whether virtual stage s, which is chunk s / P of its rank, is in the k-th set of chunks.
+ * The sets are all subsets if a rank has few chunks, else the first k chunks. */
 static bool in_set(const struct pp_row *c, int k, int s)
 {
     int chunk = s / c->d.stages;
     return c->d.chunks <= SETS_CHUNKS ? k >> chunk & 1 : chunk < k;
 }
 
-/* Try one set on all ranks: none has a part in another's memory. */
+/* Tries set k of chunks to recompute on all ranks at once, and keeps it in fits[r] if it is the
+ * best for rank r. One try serves all ranks, because the set of a rank does not change the memory
+ * of another. */
 static int try_set(const struct pp_space *spec, const struct pp_costs *costs, int k,
                    struct pp_row *c, size_t *peaks, struct fit *fits, enum pp_placement *placement)
 {
@@ -56,7 +60,8 @@ static int try_set(const struct pp_space *spec, const struct pp_costs *costs, in
     return 0;
 }
 
-/* Rank by rank, for orders that do not depend on what is recomputed. */
+/* Chooses which chunks each rank recomputes. Only for schedules whose order does not depend on
+ * that. */
 static int fit_ranks(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     enum pp_placement placement = PP_PLACE_LOOP;
@@ -74,7 +79,9 @@ static int fit_ranks(const struct pp_space *spec, const struct pp_costs *costs, 
     return pp_best_try(spec, costs, c);
 }
 
-/* An order that is made for what is recomputed: from all chunks on, one after the other is let go. */
+/* Chooses the recomputed chunks for a schedule whose order depends on them. If the plan does not
+ * fit without recomputing, all chunks are recomputed; then one after the other is spared if the
+ * plan still fits and is not slower. */
 static int fit_chunks(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     int n = c->d.stages * c->d.chunks, each = n > LET_GO ? n / 4 : 1;
@@ -144,7 +151,7 @@ struct cutter {
     double left;       /* see best_refine() */
 };
 
-/* Are the ends of each tied tensor where the plan has them? */
+/* Returns whether both ends of each tied tensor are on the stages where the plan has them. */
 static bool ties_stay(const struct pp_layout *l)
 {
     bool stay = true;
@@ -162,7 +169,7 @@ static bool ties_stay(const struct pp_layout *l)
     return stay;
 }
 
-/* Judge the cut that stands in the layout; it becomes the best if it is better. */
+/* Prices the cut in t->end, and keeps it in t->c if it is better than the best so far. */
 static int try_cut(struct cutter *t)
 {
     struct pp_layout *l = t->l;
@@ -200,7 +207,7 @@ static int try_cut(struct cutter *t)
     return 0;
 }
 
-/* The cut that follows in order; false: there is none. */
+/* Changes `end` to the next cut in lexicographic order. Returns false if there is none. */
 static bool next_cut(int *end, int n, int layers)
 {
     int s = n - 2;
@@ -225,7 +232,8 @@ static int try_all(struct cutter *t)
     return 0;
 }
 
-/* The boundaries after stages a to b, all by one layer; to the best cut if that is better. */
+/* Tries the best cut with the boundaries after stages a to b moved by `by` layers, and keeps the
+ * result if it is better. */
 static int move(struct cutter *t, int a, int b, int by)
 {
     int layers = t->spec->model->n_layers, n = t->l->n_virtual;
@@ -236,7 +244,8 @@ static int move(struct cutter *t, int a, int b, int by)
     return legal ? try_cut(t) : 0;
 }
 
-/* Moves for as long as one of them helps: runs of 1, 2, 3, 4, 6, 8, 12, ... boundaries. */
+/* Moves runs of 1, 2, 3, 4, 6, 9, 13, ... boundaries, and repeats this as long as a move makes the
+ * cut better. */
 static int try_moves(struct cutter *t)
 {
     int n = t->l->n_virtual;
@@ -255,7 +264,8 @@ static int try_moves(struct cutter *t)
     return 0;
 }
 
-/* How many cuts there are, as far as it matters. */
+/* Returns the number of ways to cut the layers into n pieces; above CUTS_ALL it need not be
+ * exact. */
 static double cuts_of(int layers, int n)
 {
     double all = 1;

@@ -14,7 +14,8 @@
 
 /* ---- which row is better */
 
-/* Returns thousandths of a factor: steps that differ by less are equal. */
+/* Returns the logarithm of a time, rounded to thousandths: times with the same result count as
+ * equal. */
 static long long round_step(double step)
 {
     return step > 0 ? llround(log(step) * 1000) : LLONG_MIN;
@@ -33,7 +34,8 @@ static int count_threads(const struct pp_row *c)
     return c->d.tensor * c->d.context * c->d.stages * c->d.replicas * c->d.threads;
 }
 
-/* Compares what two rows cost a user; negative: x costs less. */
+/* Compares what two rows cost a user. Returns a negative number if x costs less, a positive one if
+ * y does. */
 static int compare_prices(const struct pp_row *x, const struct pp_row *y)
 {
     const long long columns[][2] = {
@@ -95,7 +97,7 @@ bool rows_are_one_kind(const struct pp_row *x, const struct pp_row *y)
            a->zero == b->zero && a->schedule == b->schedule;
 }
 
-/* Is `name` one of a list such as "gpipe, naive"? */
+/* Returns whether `name` is in a list such as "gpipe, naive". */
 static bool has_name(const char *list, const char *name)
 {
     size_t n = strlen(name);

@@ -32,13 +32,15 @@ void best_divide(struct pp_division *d, int replicas, int threads)
     d->threads = threads > 0 ? threads : d->threads;
 }
 
-/* May so many be tried? asked: what was asked for, 0: nothing. */
+/* Returns whether the search may divide the cores by `part`. If the user asked for a number, only
+ * that one may be tried; asked = 0 allows divisors of the number of cores and powers of two. */
 static bool is_even(int part, int asked, int cores)
 {
     return asked > 0 ? part == asked : cores % part == 0 || (part & (part - 1)) == 0;
 }
 
-/* Can replicas that were not asked for run, with the same rows where those of a micro-batch mix? */
+/* Returns whether d replicas, which the user did not ask for, can run. If samples of a micro-batch
+ * affect each other, every micro-batch must keep its rows. */
 static bool can_replicate(const struct pp_space *spec, int d)
 {
     const struct pp_division *base = &spec->base;

@@ -242,18 +242,20 @@ struct pp_best_asked {
 int pp_best_result_find(const struct pp_best_asked *asked, struct pp_best_result *out);
 void pp_best_result_fini(struct pp_best_result *r);
 
-/* The bubbles of the candidates that are shown, and the advice. Errors: PP_ERESOURCE. */
+/* Computes the bubbles of the candidates that are shown, and the advice. Errors: PP_ERESOURCE. */
 int pp_best_result_explain(struct pp_best_result *r);
 
-/* 0 where something can run. Errors: PP_ECONFIG, why nothing can. memory: --memory as written;
- * NULL: not given. */
+/* Returns 0 if something can run, else fails with the reason. `memory` is --memory as the user
+ * wrote it, NULL if it was not given. Errors: PP_ECONFIG. */
 int pp_best_result_verdict(const struct pp_best_result *r, const char *memory);
 
-/* The candidate that ran fastest, or is predicted to; there is at least one. */
+/* Returns the index of the candidate that ran fastest or, if none ran, is predicted to. The result
+ * has at least one. */
 int pp_best_result_first(const struct pp_best_result *r);
-/* How that one ran: as one of the first, or as one stage; measured.step 0: it did not. */
+/* Returns how that candidate ran: as one of the first, or as the one stage. Its measured.step is 0
+ * if it did not run. */
 const struct pp_checked *pp_best_result_ran(const struct pp_best_result *r, int first);
-/* Whether the config as it is was measured, and no candidate was faster. */
+/* Returns whether the config as it is was measured, and no candidate was faster. */
 bool pp_best_result_keeps(const struct pp_best_result *r);
 
 #endif
