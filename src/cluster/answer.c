@@ -42,14 +42,14 @@ struct asked {
 
 /* ---- questions about this host */
 
-/* PATH: answers the digest of a file, or of the files in a folder by their names. */
+/* Answers "digest PATH" with the digest of a file, or of the files in a folder and their names. */
 static int answer_digest(struct asked *q)
 {
     return pp_path_digest(q->args[1], q->answer);
 }
 
-/* FOLDER PREFIX: answers the largest number that follows PREFIX in a file name of the folder; -1:
- * no such name. */
+/* Answers "last FOLDER PREFIX" with the largest number that follows PREFIX in the name of a file of
+ * the folder; -1 if no name has one. */
 static int answer_last_number(struct asked *q)
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(q->args[1]);
@@ -81,7 +81,7 @@ static int answer_facts(struct asked *q)
     return 0;
 }
 
-/* NETWORK: answers this host's address in the network. */
+/* Answers "address NETWORK" with this host's address in the network. */
 static int answer_address(struct asked *q)
 {
     return pp_network_find(q->args[1], q->answer);
@@ -109,7 +109,8 @@ static bool receive_all(int fd, void *data, size_t bytes)
     return recv(fd, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
-/* Two functions of pp_link_time() over a connection: a byte goes there and back. */
+/* Sends a byte: with receive_byte() one of the two functions with which pp_link_time() measures
+ * round trips over a connection. */
 static int send_byte(void *fd)
 {
     return send_all(*(const int *)fd, "c", 1) ? 0 : PP_ERESOURCE;
@@ -194,7 +195,7 @@ static void *accept_calls(void *arg)
     }
 }
 
-/* Listens on a port. Returns the socket; -1: the port is in use. */
+/* Listens on a port. Returns the socket, or -1 if the port is in use. */
 static int listen_on(int port)
 {
     const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -207,8 +208,8 @@ static int listen_on(int port)
     return -1;
 }
 
-/* Listens on free ports from first to last, at most `most`, spread over the range; adds them to the
- * answer. */
+/* Listens on at most `most` free ports, spread over the range from `first` to `last`, and adds them
+ * to the answer. */
 static int listen_some(struct asked *q, int first, int last, int most)
 {
     int step = last - first >= most ? (last - first + most) / most : 1, found = 0;
@@ -225,8 +226,9 @@ static int listen_some(struct asked *q, int first, int last, int most)
                                first, last);
 }
 
-/* FIRST LAST TOKEN: answers the ports on which it listens. FIRST 0: any port. mpirun uses free
- * ports of the first half of a range, the ranks those of the second half. */
+/* Answers "listen FIRST LAST TOKEN" with the ports on which it now listens; FIRST is 0 for any
+ * port. It takes ports of both halves of the range, because mpirun uses free ports of the first
+ * half and the ranks those of the second. */
 static int listen_here(struct asked *q)
 {
     pthread_t thread;
@@ -246,7 +248,8 @@ static int listen_here(struct asked *q)
     return 0;
 }
 
-/* Checks that all ports can be reached. On failure *to has the first port that cannot. */
+/* Checks that this machine can connect to all of the ports. On failure *to has the first port to
+ * which it cannot. */
 static int try_ports(const struct pp_route *r, const char *ports, struct sockaddr_in *to)
 {
     struct pollfd fds[HOSTS_PORTS];
@@ -292,8 +295,10 @@ int hosts_reach(const char *name, const char *ports)
     return try_ports(&r, ports, &to);
 }
 
-/* NAME PORTS TOKEN MS: the network, and the way there: seconds to connect and of a round trip, and bytes a
- * second, for so long measured; 0: only a block was sent; -1: no full packet arrives. */
+/* Answers "probe NAME PORTS TOKEN MS" with the route to a host and its speed: network, own address,
+ * interface and the host's address; the seconds to connect and of a round trip; and the bytes per
+ * second, measured for MS milliseconds. The last is 0 if MS is 0, when only one block is sent, and
+ * -1 if no full packet arrives. */
 static int probe_way(struct asked *q)
 {
     static const char block[BLOCK];

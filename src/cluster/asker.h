@@ -13,13 +13,14 @@ struct asker {
     int fd; /* a byte makes it ask; it answers a byte if a host is lost; -1: no such process */
 };
 
-/* Starts the process; the caller has one thread. ask NULL: starts nothing. */
+/* Starts the process that asks. The caller must have one thread. If `ask` is NULL, nothing is
+ * started. */
 void asker_start(const struct launch_ask *ask, struct asker *out);
 
-/* Makes it ask once, now. */
+/* Makes the process ask the hosts once, now. */
 void asker_ask(const struct asker *a);
 
-/* Whether it has found a host lost; true only once. */
+/* Returns whether the process has found that a host is lost. It returns true only once. */
 bool asker_found_lost(const struct asker *a);
 
 void asker_end(struct asker *a);

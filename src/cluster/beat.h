@@ -27,7 +27,8 @@ struct beat {
  * stopped. */
 uint64_t beat_passed(uint64_t *last_ns);
 
-/* Makes a socket that does not block; -1: failed. beat_drop() closes it and sets it to -1. */
+/* Makes a socket that does not block. Returns -1 on failure. beat_drop() closes it and sets it to
+ * -1. */
 int beat_socket(void);
 void beat_drop(int *fd);
 

@@ -18,8 +18,8 @@ enum line_kind {
     RANK
 };
 
-/* Decides by a bracket: "[host:123] " is of Open MPI's libraries, "[mpiexec@host] " and
- * "[proxy:0:0@host] " of MPICH. */
+/* Decides by its bracket who wrote a line: "[host:123] " comes from the libraries of Open MPI,
+ * "[mpiexec@host] " and "[proxy:0:0@host] " from MPICH. */
 static enum line_kind classify_bracket(const char *line, size_t n)
 {
     const char *end = memchr(line, ']', n);
@@ -32,7 +32,8 @@ static enum line_kind classify_bracket(const char *line, size_t n)
     return digits > 0 && colon + 1 + digits == end ? MPIRUN : RANK;
 }
 
-/* Decides whether mpirun or a rank wrote a line that begins like this. */
+/* Returns whether mpirun or a rank wrote a line, or OPEN if its beginning does not show this
+ * yet. */
 static enum line_kind classify_line(const struct pp_complaints *c, const char *line, size_t n)
 {
     static const char *const begins[] = {"*** ", "***    ", "mpirun", "orterun", "prterun"};
@@ -76,8 +77,8 @@ static void end_line(struct pp_complaints *c)
     c->kind = OPEN;
 }
 
-/* Reads a part of the n bytes at text; returns how many. Text of a rank is passed on at once,
- * because its line may never end. */
+/* Processes the beginning of the n bytes at text, and returns how many bytes that was. Text of a
+ * rank is passed on at once, because its line may never end. */
 static size_t take_text(struct pp_complaints *c, const char *text, size_t n)
 {
     const char *newline = memchr(text, '\n', n);
@@ -138,7 +139,8 @@ bool pp_complaints_have(struct pp_complaints *c, const char *text)
     return found;
 }
 
-/* Writes the sentences of the first block, else the first line, as one line. */
+/* Writes mpirun's first complaint as one line: the sentences of its first block between dashes or,
+ * if it wrote no block, its first line. */
 const char *pp_complaints_first(struct pp_complaints *c, char out[PP_COMPLAINT_MAX])
 {
     pthread_mutex_lock(&c->lock);

@@ -42,17 +42,19 @@ void hosts_list_addresses(char *out, size_t bytes);
  * PP_ERESOURCE. Local. */
 int hosts_reach(const char *name, const char *ports);
 
-/* Starts a helper, or sets r->wrong. here: on this machine, without the agent. Local. */
+/* Starts a helper, or sets r->wrong. If `here` is true, it runs on this machine, without the agent.
+ * Local. */
 void remote_start(struct remote *r, const char *agent, bool here);
 
-/* Sends every helper its question, and waits for the answers, at most `seconds`. Sets `wrong` of a
- * helper that ends or does not answer. Clears the questions. Local. */
+/* Sends every helper its question, and waits for the answers for at most `seconds`. Sets `wrong` of
+ * a helper that ends or does not answer, and clears the questions. Local. */
 void remote_ask(struct remote *r, int n, double seconds);
 
-/* Ends all helpers: they end by themselves, or are killed after `seconds`. Local. */
+/* Lets all helpers end, and kills those that have not ended after `seconds`. Local. */
 void remote_end(struct remote *r, int n, double seconds);
 
-/* Removes the mark from n bytes; returns how many are left. *seen: set if the mark was there. */
+/* Removes from the n bytes the mark by which a rank tells that it has begun. Returns how many bytes
+ * are left. Sets *seen if the mark was there. */
 size_t pp_take_rank_mark(char *text, size_t n, atomic_bool *seen);
 
 struct pp_complaints {
@@ -70,22 +72,24 @@ struct pp_complaints {
     size_t used;
 };
 
-/* Thread: passes on to standard error what the ranks write, until the pipe is closed. */
+/* Passes on to standard error, as a thread, what the ranks write, until the pipe is closed. */
 void *pp_complaints_relay(void *complaints);
 
-/* Whether mpirun's text contains `text`, in any case. Each line ends with "\n". */
+/* Returns whether mpirun's text contains `text`, in upper or lower case. Each line ends with
+ * "\n". */
 bool pp_complaints_have(struct pp_complaints *c, const char *text);
-/* Writes mpirun's first text as one line, "" if there is none; returns out. */
+/* Writes mpirun's first complaint as one line, or "" if it has not complained. Returns out. */
 const char *pp_complaints_first(struct pp_complaints *c, char out[PP_COMPLAINT_MAX]);
 
-/* Parses "52000-52031". *first 0: "auto", any port. Errors: PP_ECONFIG. Local. */
+/* Parses a range of ports such as "52000-52031". Sets *first to 0 for "auto", which is any port.
+ * Errors: PP_ECONFIG. Local. */
 int pp_ports_parse(const char *text, int *first, int *last);
 
 /* Returns the program that runs a command on another host, as `AGENT HOST WORD...`: run.agent, else
  * PPCLI_HOST_AGENT of the environment, else "ssh". Valid as long as cfg. Local. */
 const char *pp_host_agent(const struct pp_config *cfg);
 
-/* Whether NAME=VALUE is passed to other hosts. */
+/* Returns whether the variable in NAME=VALUE is passed to other hosts. */
 bool pp_host_variable(const char *text);
 
 /* The route from this machine to a host. IPv4. */
@@ -95,20 +99,21 @@ struct pp_route {
     char device[16];        /* the interface with address `own`: "eth0" */
 };
 
-/* Whether a name means this machine: its own name, or an address of one of its interfaces. */
+/* Returns whether a name means this machine: its own name, or an address of one of its
+ * interfaces. */
 bool pp_host_is_here(const char *name);
 
-/* Finds the route from the resolver and the kernel, without sending anything to the host. Errors:
- * PP_ERESOURCE with advice: no such name, an address of this machine, no route. Local. */
+/* Finds the route to a host by asking the resolver and the kernel; it sends nothing to the host.
+ * Errors: PP_ERESOURCE with advice: no such name, an address of this machine, no route. Local. */
 int pp_route_find(const char *host, struct pp_route *out);
 
-/* Finds the address of this machine for messages of a run. network: run.network, a list of networks
- * ("10.77.0.0/24") or interfaces, of which the first that exists here is used. Errors: PP_ECONFIG,
- * also if the text is not a network; it lists the existing ones. Local. */
+/* Finds the address of this machine for messages of a run. `network` is the value of run.network: a
+ * list of networks ("10.77.0.0/24") or interfaces, of which the first that exists here is used.
+ * Errors: PP_ECONFIG, also if the text is not a network; it lists the existing ones. Local. */
 int pp_network_find(const char *network, char out_address[16]);
 
-/* Whether this machine has a fabric for which MPI chooses better than by addresses: InfiniBand,
- * RoCE, EFA, Slingshot. Local. */
+/* Returns whether this machine has a fabric for which MPI chooses better than by addresses:
+ * InfiniBand, RoCE, EFA or Slingshot. Local. */
 bool pp_fabric_here(void);
 
 /* Checks that mpirun can start `ranks` ranks on this machine. Errors: PP_ERESOURCE, which names
@@ -122,7 +127,7 @@ int pp_preflight_left(const struct pp_config *cfg, const char *path, int ranks,
                       struct pp_hosts *hosts, struct pp_preflight *out);
 
 /* Returns the memory for a rank: nine tenths of the free memory per rank of the host with the
- * least, and at most `most` (0: no limit). 0: unknown. */
+ * least, but not more than `most` if that is not 0. Returns 0 if it is unknown. */
 size_t pp_preflight_memory(const struct pp_preflight *p, const struct pp_hosts *hosts, size_t most);
 
 #endif

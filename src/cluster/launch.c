@@ -152,8 +152,8 @@ static int add_word(struct mpirun_words *w, const char *word)
     return setenv(text, text + name + 1, 0) == 0 ? 0 : PP_ERESOURCE;
 }
 
-/* Adds arguments that carry environment variables to other hosts; Open MPI carries only its own by
- * itself. */
+/* Adds the arguments that make Open MPI carry environment variables to other hosts; without them it
+ * carries only its own variables. */
 static void carry_environment(struct mpirun_words *w)
 {
     extern char **environ;
@@ -172,8 +172,8 @@ static void carry_environment(struct mpirun_words *w)
 
 /* ---- hosts */
 
-/* Returns the host of a rank. turned: the list keeps the replicas of each stage together; NULL: it
- * does not. */
+/* Returns the host of a rank. `turned` is the config if the list of hosts keeps the replicas of
+ * each stage together, and NULL if it does not. */
 static const char *host_of_rank(const struct pp_hosts *hosts, int rank,
                                 const struct pp_config *turned)
 {
@@ -184,7 +184,8 @@ static const char *host_of_rank(const struct pp_hosts *hosts, int rank,
     return hosts->items[i].name;
 }
 
-/* Asks cfg's hosts and fills in *w; adds to *when. */
+/* Checks the hosts of cfg and fills in *w with them. Adds to *when the conditions that hold, which
+ * select the arguments of mpirun. */
 static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks,
                         struct mpirun_words *w, int *when)
 {
@@ -289,7 +290,8 @@ static int collect_words(const struct pp_config *cfg, const char *word, int rank
     return 0;
 }
 
-/* mpirun was lost before a rank had begun: finds the host that does not answer any more. */
+/* Finds the host that does not answer any more, after mpirun was lost before a rank had begun.
+ * Fails with its name, or returns rc if all hosts answer. */
 static int find_lost_host(const struct pp_config *cfg, const char *word, int ranks, int rc)
 {
     static struct pp_hosts hosts; /* too large for a small stack */
@@ -322,7 +324,8 @@ static bool host_lost(const void *ctx)
     return find_lost_host(run->cfg, run->word, run->ranks, 0) == PP_ELOST;
 }
 
-/* Whether mpirun may use any port, so that its own ports do not prevent asking. */
+/* Returns whether mpirun may use any port. Then mpirun's own ports cannot be in the way when hosts
+ * are asked. */
 static bool uses_any_port(const struct pp_config *cfg)
 {
     int first = 1, last;

@@ -5,11 +5,11 @@
 
 #include <sys/types.h>
 
-/* Version 4. kind, number: of the folder, which mpirun names by its process and orted by the
- * job. */
+/* Removes the files that Open MPI 4 has left. `kind` and `number` are in the name of their folder:
+ * mpirun names it by its process, orted by the job. */
 void leftovers_remove_files(const char *kind, long number);
 
-/* Version 5: the folder is named by program and process. */
+/* Removes the folder that Open MPI 5 has left, which is named by program and process. */
 void leftovers_remove_folder(const char *program, pid_t pid);
 
 #endif

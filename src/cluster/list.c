@@ -11,7 +11,7 @@
 
 #define FILE_MAX ((uint64_t)1 << 20)
 
-/* Whether a name is safe as a word of the agent's command line, for a shell and for ssh. */
+/* Returns whether a name is safe as a word of the agent's command line, for a shell and for ssh. */
 static bool is_host_name(const char *s)
 {
     size_t n = strlen(s);
@@ -19,7 +19,8 @@ static bool is_host_name(const char *s)
            strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == n;
 }
 
-/* Adds a host: "h0", "h0:2", or "h0 slots=2 max_slots=4", of which other words are ignored. */
+/* Adds a host to *out. Its text is "h0", "h0:2", or "h0 slots=2 max_slots=4"; words with '=' other
+ * than slots are ignored. */
 static int add_host(const char *from, char *text, struct pp_hosts *out)
 {
     char *name = NULL, *count = NULL, *end = NULL, shown[80];

@@ -140,7 +140,8 @@ static void hang_up(struct pp_listener *l, struct line *c)
     beat_drop(&c->fd);
 }
 
-/* Stores a keeper's heartbeat. */
+/* Stores a heartbeat of a keeper, which is the process that starts the orted of a host and watches
+ * it. */
 static void take_keeper(struct pp_listener *l, struct line *c)
 {
     struct beat *b = &c->in;
@@ -152,7 +153,7 @@ static void take_keeper(struct pp_listener *l, struct line *c)
         memcpy(l->orphan, c->host, sizeof(l->orphan));
 }
 
-/* Stores a complete heartbeat. False: it is not valid. */
+/* Stores a complete heartbeat and confirms it. Returns false if it is not valid. */
 static bool take_beat(struct pp_listener *l, struct line *c)
 {
     const struct beat *b = &c->in;
@@ -192,7 +193,8 @@ static void read_line(struct pp_listener *l, struct line *c)
     }
 }
 
-/* Returns a free connection; closes the oldest stranger if there are too many. */
+/* Returns a free connection. If there is none, or too many connections are from strangers, which
+ * have not sent a valid heartbeat yet, it closes the oldest of these and returns it. */
 static struct line *find_free_line(struct pp_listener *l)
 {
     struct line *unused = NULL, *oldest = NULL;
@@ -213,8 +215,8 @@ static struct line *find_free_line(struct pp_listener *l)
     return oldest;
 }
 
-/* Reads all connections. A new one is read at once, so that many silent strangers do not delay a
- * rank. */
+/* Reads all connections. It accepts new ones and reads them at once, so that many silent strangers
+ * do not delay a rank. */
 static void read_lines(struct pp_listener *l, uint64_t dt)
 {
     for (int i = 0; i < l->n_lines; i++) {
@@ -250,7 +252,7 @@ static const char *action_text(const struct beat *b)
     return b->what[0] ? b->what : "set-up, before its first action";
 }
 
-/* Appends the ranks that wait, and in which action. */
+/* Appends to text which ranks wait, and in which action. */
 static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
     for (int r = 0; r < l->ranks; r++) {
@@ -270,7 +272,8 @@ void pp_listener_hurry(struct pp_listener *l)
         l->hurry = true;
 }
 
-/* Whether a keeper is silent. Keepers send heartbeats before the ranks of their hosts do. */
+/* Returns whether a keeper (see take_keeper()) is silent, and appends which one to text. Keepers
+ * send heartbeats before the ranks of their hosts do. */
 static bool is_keeper_silent(const struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
     const struct line *silent = NULL;

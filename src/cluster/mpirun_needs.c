@@ -24,7 +24,8 @@
 #define TASKS_OF_RANK 7
 #define INSTEAD "use --launch threads to run the ranks as threads"
 
-/* Checks a folder that mpirun and the ranks write to. */
+/* Checks that mpirun and the ranks can write to a folder, and that it has space for `bytes` bytes
+ * and `files` files. */
 static int check_folder(const char *path, const char *what, unsigned long long bytes,
                         unsigned long long files, const char *remedy)
 {
@@ -47,7 +48,8 @@ static int check_folder(const char *path, const char *what, unsigned long long b
     return 0;
 }
 
-/* mpirun and its ranks communicate over it, also on one machine. */
+/* Checks that the loopback interface is up: mpirun and its ranks communicate over it, also on one
+ * machine. */
 static int check_loopback(void)
 {
     struct ifaddrs *all = NULL;
@@ -60,7 +62,7 @@ static int check_loopback(void)
                                       "ip link set lo up, or " INSTEAD);
 }
 
-/* Counts the processes and threads of this user as the kernel does for the limit. */
+/* Counts the processes and threads of this user, as the kernel does for the limit of processes. */
 static unsigned long long count_tasks(void)
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir("/proc");

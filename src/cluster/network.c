@@ -30,7 +30,8 @@ static int resolve_name(const char *name, struct sockaddr_in *out)
     return rc;
 }
 
-/* Finds the interface with an address; sets its name and network in *out. */
+/* Finds the interface with an address, and sets its name and network in *out. Returns false if
+ * there is none. */
 static bool find_device(struct in_addr address, struct pp_route *out)
 {
     struct ifaddrs *all = NULL;
@@ -70,7 +71,8 @@ bool pp_host_is_here(const char *name)
                                       find_device(to.sin_addr, &route));
 }
 
-/* Finds the network of an interface; false: it has no IPv4 address. */
+/* Describes an interface: its address, the bits of its network's prefix, and a text with its name
+ * and both. Returns false if it has no IPv4 address. */
 static bool find_network(const struct ifaddrs *i, struct in_addr *own, int *bits, char text[64])
 {
     struct sockaddr_in a, mask;
@@ -86,7 +88,8 @@ static bool find_network(const struct ifaddrs *i, struct in_addr *own, int *bits
     return true;
 }
 
-/* Parses "10.77.0.0/24"; *bits -1: the word names an interface. */
+/* Parses a network such as "10.77.0.0/24". Sets *bits to -1 if the word is the name of an
+ * interface. */
 static int parse_network(const char *word, struct in_addr *net, int *bits)
 {
     char address[32];

@@ -43,7 +43,8 @@ __attribute__((format(printf, 3, 4))) static void report_problem(struct prefligh
     va_end(args);
 }
 
-/* Excludes a host that reported an error (`code`), or does not answer any more. */
+/* Excludes a host that reported an error of kind `code` or does not answer any more, and reports
+ * why. */
 static void exclude_host(struct preflight *p, int i, int code)
 {
     struct pp_host_facts *h = &p->out->hosts[i];
@@ -68,8 +69,8 @@ static void exclude_host(struct preflight *p, int i, int code)
     }
 }
 
-/* Waits for the answers. code: error code of a host that reports an error, which is then excluded;
- * 0: it stays. */
+/* Waits for the answers of all hosts, and excludes those that do not answer. A host that answers
+ * with an error is excluded with the error code `code`, but stays if that is 0. */
 static void wait_for_all(struct preflight *p, double seconds, int code)
 {
     remote_ask(p->r, p->out->n, seconds);
@@ -78,7 +79,7 @@ static void wait_for_all(struct preflight *p, double seconds, int code)
             exclude_host(p, i, code);
 }
 
-/* Whether a comma-separated list contains the word. */
+/* Returns whether a comma-separated list contains the word. */
 static bool list_has_word(const char *list, const char *word)
 {
     const char *at = list;
@@ -95,7 +96,7 @@ static void add_network(struct preflight *p, const char *network)
         pp_text_add(list, sizeof(p->out->network), "%s%s", list[0] ? "," : "", network);
 }
 
-/* Asks all hosts the same question. */
+/* Asks all hosts the same question, and waits for their answers as wait_for_all() does. */
 __attribute__((format(printf, 3, 4))) static void ask_all(struct preflight *p, int code,
                                                           const char *fmt, ...)
 {
@@ -109,7 +110,7 @@ __attribute__((format(printf, 3, 4))) static void ask_all(struct preflight *p, i
     wait_for_all(p, ANSWER_SECONDS, code);
 }
 
-/* Excludes a host whose answer does not fit; the reason becomes r->answer. */
+/* Excludes a host whose answer does not fit. The text becomes its answer, which says why. */
 __attribute__((format(printf, 4, 5))) static void refuse_host(struct preflight *p, int i, int code,
                                                               const char *fmt, ...)
 {
@@ -120,7 +121,7 @@ __attribute__((format(printf, 4, 5))) static void refuse_host(struct preflight *
     exclude_host(p, i, code);
 }
 
-/* Splits a text into exactly n words, in place. */
+/* Splits a text at '|' into words, in place. Returns whether there are exactly n. */
 static bool split_words(char *text, char **words, int n)
 {
     for (int i = 0; i < n; i++)
@@ -146,8 +147,9 @@ static bool read_facts(struct preflight *p, int i)
     return true;
 }
 
-/* Checks that a host is the one that its name means. peer: the address that the name means here;
- * "": it is this machine, or messages use another network. */
+/* Checks that host i is the one that its name means, and is not the same as a host before it.
+ * `peer` is the address that the name means here, or "" if the host is this machine or messages use
+ * another network. */
 static void check_identity(struct preflight *p, int i, const char *peer)
 {
     struct pp_host_facts *h = &p->out->hosts[i];
@@ -210,8 +212,8 @@ static void start_helpers(struct preflight *p)
     }
 }
 
-/* Finds the address by which messages of the run reach each host: that of its name, or its own
- * address in run.network, which this host needs too. */
+/* Finds under which name or address messages of the run reach each host: its name, or its own
+ * address in run.network, in which this machine needs an address too. */
 static void ask_addresses(struct preflight *p)
 {
     char own[16];
@@ -235,8 +237,8 @@ static void ask_digest(struct preflight *p, const char *path, enum pp_host_fact 
                  p->r[i].answer);
 }
 
-/* Asks for the digests of the config file and of the training data; a generated data set has no
- * files. */
+/* Asks all hosts for the digests of the config file and of the training data. A generated data set
+ * has no files to ask for. */
 static void ask_files(struct preflight *p, const char *path)
 {
     char full[PP_PATH_MAX];
@@ -247,7 +249,7 @@ static void ask_files(struct preflight *p, const char *path)
         ask_digest(p, ds->origin, PP_HOST_DATA);
 }
 
-/* Asks for the newest checkpoint of the run on each host. */
+/* Asks each host for the newest checkpoint in the run folder. */
 static void ask_newest(struct preflight *p)
 {
     const char *dir = p->cfg->run.dir;
@@ -259,7 +261,8 @@ static void ask_newest(struct preflight *p)
         p->out->hosts[i].newest = p->r[i].good ? atoll(p->r[i].answer) : -1;
 }
 
-/* Finds whether all hosts see the run folder, by a file that this host creates there. */
+/* Finds whether all hosts see the same run folder: creates a file in it and asks them for that
+ * file. */
 static void ask_folder(struct preflight *p)
 {
     char dir[PP_PATH_MAX], path[PP_PATH_MAX + 32];
@@ -305,7 +308,7 @@ static void compare_hosts(struct preflight *p)
     }
 }
 
-/* Reports a route that does not work, with advice. */
+/* Reports that messages do not get from host `from` to host `to`, with advice. */
 static void report_route(struct preflight *p, int from, int to, const struct pp_way *w)
 {
     const char *a = p->out->hosts[from].name, *b = p->out->hosts[to].name;
@@ -351,8 +354,8 @@ static void read_route(struct preflight *p, int from, int to)
     report_route(p, from, to, w);
 }
 
-/* Checks the routes from a machine that is not one of the hosts: the processes it starts there call
- * it back. */
+/* Checks that this machine can connect to the hosts, if it is not one of them: the processes that
+ * it starts there need a route to it. */
 static void reach_from_outside(struct preflight *p, char (*ports)[8 * HOSTS_PORTS])
 {
     for (int i = 0; i < p->out->n; i++)

@@ -70,7 +70,8 @@ static int parse_address(const char *address, struct pp_pulse *p)
     return p->n > 0 ? 0 : pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' has no IP address", address);
 }
 
-/* Connects, or checks the connection. Tries the addresses one after the other. */
+/* Connects to the listener, or checks the connection. If it does not work, the next of the
+ * listener's addresses is tried. */
 static void reach_listener(struct pp_pulse *p, uint64_t dt)
 {
     struct sockaddr_in to;
@@ -169,7 +170,7 @@ void pp_pulse_hurry(struct pp_pulse *p)
         p->hurry = true;
 }
 
-/* Describes a listener that does not answer. */
+/* Writes to text that the listener does not answer, and what is likely to be the reason. */
 static void describe_lost_listener(const struct pp_pulse *p, char text[PP_PULSE_TEXT])
 {
     const char *what = p->mine.what[0] ? p->mine.what : "set-up";

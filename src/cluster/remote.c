@@ -21,7 +21,7 @@
 
 extern char **environ;
 
-/* Adds a word, quoted for the remote shell, if it fits. */
+/* Adds a word to a command line, quoted for the remote shell. Leaves it out if it does not fit. */
 static void add_word(char *to, size_t bytes, const char *word)
 {
     size_t n = strlen(to);
@@ -36,7 +36,7 @@ struct carried {
     char line[LINE_MAX_BYTES], words[PP_TEXT_MAX];
 };
 
-/* Makes the command that starts a helper: args[WORDS_MAX]. */
+/* Writes to args[WORDS_MAX] the command that starts a helper on a host. */
 static void set_words(const char *host, const char *agent, const char *exe, struct carried *c,
                       const char **args)
 {
@@ -88,7 +88,8 @@ void remote_start(struct remote *r, const char *agent, bool here)
     r->from = out[0];
 }
 
-/* Reads a line of the helper, or of its agent or a login shell. */
+/* Processes a line that the helper, its agent or a login shell wrote. Only a line of the helper is
+ * an answer; the last line of the others is kept for error messages. */
 static void take_helper_line(struct remote *r, char *line)
 {
     bool good = strncmp(line, HOSTS_GOOD, 4) == 0;

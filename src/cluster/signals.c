@@ -18,7 +18,8 @@
 static const char *tells; /* printed at the first INT; NULL: nothing */
 static int asked_fd = -1; /* the file PP_SUPERVISE_ASKED; -1: not on this host */
 
-/* Returns the signal that the user sent to the parent of mpirun, if this USR1 comes from there. */
+/* Returns the signal that the user sent to the parent of mpirun, if that parent made mpirun send
+ * this USR1; else returns `number`. */
 static int sent_by_user(int number)
 {
     int asked = 0, before = errno;
@@ -27,7 +28,8 @@ static int sent_by_user(int number)
     return read && (asked == SIGTERM || asked == SIGINT || asked == SIGHUP) ? asked : number;
 }
 
-/* Ends the process by the signal when the handler returns, without leaving temporary files. */
+/* Ends the process by the signal `number`, which takes effect when the handler returns. Temporary
+ * files are removed first. */
 static void end_by(int number)
 {
     pp_io_remove_temporary();
@@ -35,7 +37,8 @@ static void end_by(int number)
     raise(number);
 }
 
-/* Notes a signal. Atomic, because threads of ranks read what the handler writes. */
+/* Handles a signal: notes that the user wants a checkpoint or the end of the run. The notes are
+ * atomic, because threads of ranks read them. */
 static void note_signal(int number)
 {
     if (number == SIGUSR2) {
@@ -76,7 +79,7 @@ bool pp_last_words_first(void)
     return said == 0;
 }
 
-/* Sets the handler of the first n signals; ignored ones stay ignored. */
+/* Sets the handler of the first n of the signals. A signal that is ignored stays ignored. */
 static void handle_signals(void (*handler)(int), int n)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};

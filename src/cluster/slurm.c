@@ -16,8 +16,8 @@
 
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.,_-"
 
-/* Parses sbatch's forms of a time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Returns seconds; 0: none of
- * these. */
+/* Returns the seconds of a time that is written as for sbatch: M, M:S, H:M:S, D-H, D-H:M or
+ * D-H:M:S. Returns 0 if it is none of these. */
 static int64_t parse_slurm_time(const char *text)
 {
     static const int units[] = {86400, 3600, 60, 1};
@@ -101,7 +101,7 @@ static void print_quoted(FILE *f, const char *text)
     fputc('\'', f);
 }
 
-/* Writes the settings of the command line into the job's command. */
+/* Writes the settings of the user's command line into the command of the job. */
 static void put_settings(const struct pp_config *cfg, const struct pp_settings *s, FILE *f)
 {
     for (int i = 0; i < s->n; i++) {
@@ -114,7 +114,7 @@ static void put_settings(const struct pp_config *cfg, const struct pp_settings *
         fputs(" \\\n        --set run.launch=auto", f); /* srun is the launcher */
 }
 
-/* Returns the value of the @WORD@ at p; NULL: there is none. */
+/* Returns the template value whose @WORD@ begins at p, or NULL if none does. */
 static const struct template_value *find_template_value(const char *p,
                                                         const struct template_value *values)
 {

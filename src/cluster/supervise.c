@@ -36,7 +36,8 @@
 #define EMPTY_AFTER 10
 #define END_S 2 /* time for mpirun after a rank is lost, and for an orted after mpirun is lost */
 
-/* Signals that are ignored on purpose (nohup, a shell's background job) stay ignored. */
+/* Adds a signal to the set of signals to wait for, unless it is ignored: what is ignored on purpose
+ * (by nohup, or in a shell's background job) stays ignored. */
 static void add_waited(int number, sigset_t *set)
 {
     struct sigaction now;
@@ -67,7 +68,8 @@ static sigset_t with_fatal(const sigset_t *set)
     return out;
 }
 
-/* Returns the first fatal signal that is pending in a process, which has it blocked; 0: none. */
+/* Returns the first fatal signal that is pending in a process, which blocks these signals; 0 if
+ * none is. */
 static int pending_fatal(pid_t pid)
 {
     char path[64], line[128];
@@ -94,8 +96,8 @@ struct relay {
     atomic_bool started;
 };
 
-/* Thread: copies the pipe to stdout until it is closed. stdout remembers write errors; a run
- * outlives its reader. */
+/* Copies, as a thread, a pipe to stdout until the pipe is closed. Write errors are left to stdout,
+ * which remembers them: a run outlives its reader. */
 static void *relay_stdout(void *arg)
 {
     struct relay *r = arg;
@@ -108,7 +110,8 @@ static void *relay_stdout(void *arg)
     return NULL;
 }
 
-/* Whether the thread has ended. If not, it keeps what it reads and writes for good. */
+/* Waits for a relay thread to end and closes its pipe. Returns false if the thread does not end in
+ * time; then its pipe and its memory must stay for good. */
 static bool end_relay(pthread_t thread, int from)
 {
     struct timespec end;
@@ -124,7 +127,7 @@ static bool end_relay(pthread_t thread, int from)
 
 /* ---- its life */
 
-/* Returns a living child of `pid`; 0: none, -1: the kernel does not tell. */
+/* Returns a living child of `pid`, 0 if it has none, or -1 if the kernel does not tell. */
 static pid_t find_child(pid_t pid)
 {
     char path[64];
@@ -139,7 +142,7 @@ static pid_t find_child(pid_t pid)
     return (pid_t)child;
 }
 
-/* Whether a process has this variable in its environment. */
+/* Returns whether the environment of a process has this variable with this value. */
 static bool has_variable(pid_t pid, const char *name, const char *value)
 {
     char path[64], *word = NULL;
@@ -155,7 +158,8 @@ static bool has_variable(pid_t pid, const char *name, const char *value)
     return found;
 }
 
-/* Whether a process is the guard of a keeper, which ends by itself when it has removed files. */
+/* Returns whether a process is the guard of a keeper; a guard ends by itself when it has removed
+ * files. */
 static bool is_guard(pid_t pid)
 {
     char path[64], name[32] = "";
@@ -167,8 +171,9 @@ static bool is_guard(pid_t pid)
     return is;
 }
 
-/* Returns a child of this process that mpirun has left behind; 0: none. Children of the program
- * that this process was before exec do not count: only mpirun's have our variable. */
+/* Returns a child of this process that mpirun has left behind; 0 if there is none. Children of the
+ * program that this process was before exec do not count: only those of mpirun have the
+ * variable. */
 static pid_t find_orphan(void)
 {
     char path[64];
@@ -185,9 +190,9 @@ static pid_t find_orphan(void)
     return found ? (pid_t)child : 0;
 }
 
-/* Kills what mpirun left behind, which the kernel gives to this process (supervise() asks for
- * that). The agent of a host that is cut off would wait a quarter of an hour and keep our output
- * open. */
+/* Kills the processes that mpirun left behind; the kernel makes them children of this process,
+ * because supervise() asks for that. The agent of a host that is cut off would otherwise wait a
+ * quarter of an hour and keep our output open. */
 static void end_orphans(void)
 {
     for (pid_t orphan; (orphan = find_orphan()) > 0;) {
@@ -198,7 +203,7 @@ static void end_orphans(void)
         ;
 }
 
-/* Ends this process by the signal itself, as without mpirun. */
+/* Ends this process by the signal itself, as it would end without mpirun. */
 static void end_by_signal(int number, const sigset_t *waited)
 {
     signal(number, SIG_DFL);
@@ -206,7 +211,7 @@ static void end_by_signal(int number, const sigset_t *waited)
     sigprocmask(SIG_UNBLOCK, waited, NULL);
 }
 
-/* Ends the run at once: the user does not want to wait. */
+/* Ends mpirun and this process at once, because the user does not want to wait. */
 static void end_at_once(pid_t child, const sigset_t *waited)
 {
     kill(-child, SIGKILL); /* its ranks die with it */
@@ -214,8 +219,8 @@ static void end_at_once(pid_t child, const sigset_t *waited)
     end_by_signal(SIGINT, waited);
 }
 
-/* Creates the file of PP_SUPERVISE_ASKED; -1 on failure: the ranks then report SIGUSR1, as ranks on
- * other hosts do. */
+/* Creates the file in which ranks read the user's signal, and sets PP_SUPERVISE_ASKED to its path.
+ * Returns -1 on failure; then ranks report SIGUSR1, as ranks on other hosts do. */
 static int make_asked_file(void)
 {
     int fd = memfd_create(PP_SUPERVISE_FILE, MFD_CLOEXEC);
@@ -282,8 +287,8 @@ static void check_mpirun(struct mpirun *m)
         kill(-m->pid, SIGKILL);
 }
 
-/* Runs in the guard: if this process is killed, mpirun dies with it, and only the guard can remove
- * the files. */
+/* Removes the files of mpirun after this process has ended. It runs in the guard: if this process
+ * is killed, mpirun dies with it, and only the guard is left. */
 static void remove_files_of_mpirun(long pid)
 {
     do
@@ -293,7 +298,8 @@ static void remove_files_of_mpirun(long pid)
     leftovers_remove_folder("ompi", (pid_t)pid);
 }
 
-/* mpirun has ended: ends ranks and orteds on other hosts. */
+/* Tells ranks and orteds on other hosts to end after mpirun has ended, and waits until they are
+ * gone, for at most END_S + 1 seconds. */
 static void wait_for_others(struct pp_listener *l)
 {
     char ignored[PP_PULSE_TEXT];
@@ -306,13 +312,15 @@ static void wait_for_others(struct pp_listener *l)
     }
 }
 
-/* Whether an exit code is ppcli's own (enum pp_status); MPI ends a rank with other codes. */
+/* Returns whether an exit code is one of ppcli's own (enum pp_status); a rank that MPI ends has
+ * another code. */
 static bool is_own(int code)
 {
     return code == 0 || code == -PP_ECHECK || (code >= -PP_EUSAGE && code <= -PP_EDIVERGED);
 }
 
-/* Fails because mpirun ended without a rank, or its ranks without MPI. */
+/* Fails because mpirun ended before it had started a rank or, if `started`, because MPI did not
+ * start in its ranks. */
 static int fail_without_rank(const struct mpirun *m, int status, bool started)
 {
     char how[64], text[PP_COMPLAINT_MAX];
@@ -334,7 +342,8 @@ static int fail_before_ranks(void)
     return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
 }
 
-/* Whether a signal of the user has ended a rank that could not catch it yet. */
+/* Returns whether a rank was ended by a signal of the user because it could not catch signals
+ * yet. */
 static bool ended_by_signal(const struct mpirun *m, int code)
 {
     struct sigaction now;
@@ -345,7 +354,7 @@ static bool ended_by_signal(const struct mpirun *m, int code)
     return m->stop != 0 && WIFEXITED(m->status) && catches && fits;
 }
 
-/* Explains how the run ended. */
+/* Sets the exit code of the run in *out, or fails with a sentence that says how the run ended. */
 static int explain_end(const struct mpirun *m, struct launch_end *out)
 {
     const int status = m->status, stop = m->stop;
@@ -441,7 +450,8 @@ static int start_mpirun(const char *const *args, const struct launch_ask *ask, s
     return rc;
 }
 
-/* Stops the ranks with this process, and continues them with it. */
+/* Stops the ranks and this process, as SIGTSTP asks, and continues the ranks when this process is
+ * continued. */
 static void pause_run(const struct mpirun *m)
 {
     sigset_t stops;
@@ -454,7 +464,7 @@ static void pause_run(const struct mpirun *m)
     kill(m->pid, SIGCONT);
 }
 
-/* Passes on signals and checks mpirun until it ends. */
+/* Passes signals on to mpirun and checks mpirun until it ends. */
 static void serve_signals(struct mpirun *m)
 {
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
@@ -483,8 +493,8 @@ static void serve_signals(struct mpirun *m)
     }
 }
 
-/* Ends what mpirun leaves behind: ranks on other hosts, files, orphans, and the threads at its
- * pipes. A thread that does not end keeps its pipe. */
+/* Ends everything that is left after mpirun: ranks on other hosts, files, orphans, and the threads
+ * that read its pipes. A thread that does not end keeps its pipe. */
 static void reap_mpirun(struct mpirun *m, bool started)
 {
     asker_end(&m->asker);
@@ -535,7 +545,8 @@ int supervise(const char *const *args, struct pp_listener *listener, const struc
     return rc;
 }
 
-/* Runs in the guard: a keeper that is killed takes its orted with it, and the orted its ranks. */
+/* Removes the files of a job. It runs in the guard of a keeper: if the keeper is killed, its orted
+ * dies with it, and the ranks die with the orted. */
 static void remove_files_of_job(long job)
 {
     pp_clock_nap((uint64_t)END_S * 1000000000);

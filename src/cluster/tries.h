@@ -12,8 +12,9 @@ struct launch_end {
     bool full;           /* code is PP_EIO, because a disk is full */
 };
 
-/* As pp_launch_mpirun(), with `more` words (NULL-terminated; NULL: none) after the user's; but it
- * returns. launch_leave() then ends this process if the ranks have reported the error. */
+/* Runs mpirun as pp_launch_mpirun() does, but returns in any case. `more` are words after the
+ * user's (NULL-terminated, or NULL). launch_leave() then ends this process if the ranks have
+ * reported the error. */
 int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
                 struct launch_end *out);
 int launch_leave(int rc, const struct launch_end *end);

@@ -53,7 +53,8 @@ struct pp_hosts {
  */
 int pp_hosts_parse(const char *text, int ranks, struct pp_hosts *out);
 
-/* Finds the interface with this address: "eth0". Errors: as of pp_network_find(). Local. */
+/* Finds the name of this machine's interface in run.network, such as "eth0". Errors: those of
+ * pp_network_find(). Local. */
 int pp_network_device(const char *network, char *out, size_t bytes);
 
 /* ---- preflight
@@ -110,10 +111,11 @@ struct pp_preflight {
 };
 
 /*
- * Asks all hosts. path: the config file; NULL: neither config nor data are compared. full: continue
- * after the first error, and measure bandwidths. *out is set also after a failure, whose text is
- * out->wrong; free it with pp_preflight_fini(). Errors: PP_ERESOURCE (a host or a route),
- * PP_ECONFIG (something differs). Local.
+ * Asks all hosts of a run what they have, and whether they reach each other. `path` is the config
+ * file; if it is NULL, neither config nor data are compared. With `full` it continues after the
+ * first error and measures bandwidths. *out is set also after a failure, whose text is out->wrong;
+ * free it with pp_preflight_fini(). Errors: PP_ERESOURCE (a host or a route), PP_ECONFIG (something
+ * differs). Local.
  */
 int pp_preflight(const struct pp_config *cfg, const char *path, const struct pp_hosts *hosts,
                  bool full, struct pp_preflight *out);

@@ -19,14 +19,15 @@ extern char **pp_process_argv; /* set by main(): the command line that mpirun st
 
 /* ---- launch.c: starts ppcli again under mpirun */
 
-/* Whether this process reports what all processes of a launch share: true for rank 0, and for a
- * process that no launcher started. */
+/* Returns whether this process reports what all processes of a launch share: true for rank 0, and
+ * for a process that no launcher started. */
 bool pp_launch_speaks(void);
 
-/* Whether this process must start mpirun, because no launcher has started it. */
+/* Returns whether this process must start mpirun, because no launcher has started it. */
 bool pp_launch_wanted(const struct pp_config *cfg);
 
-/* Whether this process prints what is known before the ranks start: one process per launch. */
+/* Returns whether this process prints what is known before the ranks start: one process per
+ * launch. */
 bool pp_launch_announces(void);
 
 /* Runs mpirun with `ranks` copies of the same command line, on cfg's hosts if it has any, after
@@ -44,8 +45,8 @@ int pp_launch_mpirun(const struct pp_config *cfg, const char *word, int ranks);
 int pp_launch_retry(const struct pp_config *cfg, const char *word, const char *from,
                     const volatile sig_atomic_t *stop);
 
-/* Whether this rank is the first of those that this host's supervise() started to call this: one
- * line says why all end. Local. */
+/* Returns whether this rank is the first of those that this host's supervise() started to call
+ * this: only one prints why all end. Local. */
 bool pp_last_words_first(void);
 
 /*
@@ -113,7 +114,8 @@ int pp_slurm_write(const struct pp_config *cfg, const struct pp_slurm_job *job,
  * (nohup) stay ignored. text: printed at the first INT, static. */
 void pp_signals_catch(const char *text);
 
-/* Until pp_signals_catch(): TERM, INT and HUP end the process and remove its temporary files. */
+/* Lets TERM, INT and HUP remove the temporary files and end the process, until pp_signals_catch()
+ * is called. */
 void pp_signals_clean(void);
 
 #endif

@@ -47,7 +47,7 @@ void pp_pulse_say(struct pp_pulse *p, bool waits, uint64_t idle_ns, const char *
  * s. */
 void pp_pulse_hurry(struct pp_pulse *p);
 
-/* Sends a heartbeat; call it every PP_PULSE_EVERY_NS, in one thread. text: set for
+/* Sends a heartbeat. Must be called every PP_PULSE_EVERY_NS, in one thread. Sets text if it returns
  * PP_PULSE_LOST. */
 enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT]);
 
