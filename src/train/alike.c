@@ -143,7 +143,7 @@ static void hash_identities(const struct named_file *files, int n, char out[PP_S
     end_digest(&s, out);
 }
 
-/* Finds whether all ranks have the same text of `bytes` bytes. Collective. */
+/* Sets *out to whether the text of `bytes` bytes is the same on all ranks. Collective. */
 static int ask_all_equal(struct pp_transport *tp, const char *mine, size_t bytes, bool *out)
 {
     PP_OWN_MEMORY char *all = pp_alloc((size_t)tp->size, bytes);

@@ -86,7 +86,7 @@ static int split_ckpt_path(const char *path, char dir[PP_PATH_MAX], int64_t *ste
     return pp_path_format(dir, "%.*s", (int)(name - path), path);
 }
 
-/* Copies the checkpoint of rank `from` to the same path on rank `to`. */
+/* Copies the checkpoint of rank `from` to the same path on rank `to`. Other ranks do nothing. */
 static int carry_checkpoint(const struct trainer *tr, int from, int to, const char *path,
                             int *out_rc)
 {
@@ -135,7 +135,7 @@ int copies_give(const struct trainer *tr, const char *path, int hosts)
 
 /* ---- the beginning */
 
-/* Returns the first rank on r's host. *hosts: the number of hosts. */
+/* Returns the first rank on the host of rank r. Sets *hosts to the number of hosts. */
 static int find_first_of_host(const struct pp_run *run, int r, int *hosts)
 {
     int first = -1;
@@ -179,7 +179,8 @@ int copies_find(const struct trainer *tr)
     return lost < 0 ? lost : pp_transport_agree(tr->tp, rc);
 }
 
-/* Checks on a host apart that the run may begin in its run folder. */
+/* Checks that the run may begin in its run folder on a host that does not see the folder of rank
+ * 0. */
 static int check_apart(const struct trainer *tr)
 {
     const struct pp_train_options *options = tr->spec->options;

@@ -26,7 +26,8 @@ struct differences {
     FILE *changes;
 };
 
-/* Whether the run trains on the same bytes, and as many samples, as the checkpoint's run. */
+/* Returns whether the run trains on the same bytes, and as many samples, as the run of the
+ * checkpoint. */
 static bool is_same_data(const struct trainer *tr, const struct pp_ckpt_state *s)
 {
     const struct pp_dataset_info *info = pp_dataset_info(tr->run->cfg->data.dataset);
@@ -50,7 +51,8 @@ static int moments_of_optimizer(const char *optimizer)
     return pp_optimizer_moments(k);
 }
 
-/* Whether the checkpoint has the moments that this optimizer needs. */
+/* Returns whether the checkpoint has the moments that the new optimizer needs. Returns true for
+ * keys other than train.optimizer. */
 static bool has_moments(const char *key, const char *there, const char *here)
 {
     int muon = strcmp(there, "muon") == 0; /* of its matrices, which have one moment */
@@ -58,7 +60,7 @@ static bool has_moments(const char *key, const char *there, const char *here)
            moments_of_optimizer(there) - muon >= moments_of_optimizer(here);
 }
 
-/* Whether another value of this key changes no bit of the weights. */
+/* Returns whether another value of this key changes no bit of the weights. */
 static bool keeps_bits(const struct differences *d, const char *key)
 {
     static const char names[] = "data.dataset data.label data.shape data.train_samples";

@@ -45,7 +45,7 @@ static void predictions_fini(struct predictions *p)
     pp_free(p->logits);
 }
 
-/* Returns the samples of replica d's share of a step. */
+/* Returns how many samples a step has for replica d. */
 static int rows_of_share(const struct pp_worker *w, int d, int step)
 {
     const struct pp_layout *l = w->run->layout;
@@ -102,7 +102,8 @@ static int write_samples(const struct pp_worker *w, struct predictions *p, int r
     return ferror(p->file.f) ? pp_fail_errno(PP_EIO, "cannot write %s", p->file.to.path) : 0;
 }
 
-/* Collects on rank 0 the rows that each replica's last stage has of a step. Pairwise. */
+/* Collects on rank 0 the logits of a step, which the last stage of each replica has, and writes
+ * them. Pairwise. */
 static int collect_step(const struct pp_worker *w, int step, struct predictions *p)
 {
     const struct pp_layout *l = w->run->layout;

@@ -10,7 +10,8 @@ double loop_bubble(const struct totals *w, int ranks)
     return pp_bubble_idle((double)w->busy_ns, (double)w->window_ns, ranks);
 }
 
-/* Writes advice if the bubble is much larger than the schedule's own; else "". */
+/* Writes advice to `out` if the bubble is much larger than the schedule's own, else an empty
+ * text. */
 static int write_advice(const struct trainer *tr, const struct pp_summary *s,
                         char out[PP_ADVICE_MAX])
 {
@@ -26,7 +27,8 @@ static int write_advice(const struct trainer *tr, const struct pp_summary *s,
     return pp_advice(&spec, out);
 }
 
-/* Prints and writes the summary on rank 0. ranks[]: has bytes and waited. */
+/* Prints and writes the summary on rank 0. ranks[] already has bytes and waited; the busy shares
+ * are set here. */
 static int report_summary(struct trainer *tr, const struct pp_forecast *forecast, uint64_t start,
                           struct pp_rank_total *ranks, const char *sha)
 {
@@ -78,7 +80,8 @@ static int report_summary(struct trainer *tr, const struct pp_forecast *forecast
     return rc;
 }
 
-/* Returns the share of time that this rank waited for a core since its loop began; -1: unknown. */
+/* Returns the share of time that this rank waited for a core since its loop began; -1 if it is
+ * unknown. */
 static double waited_share(const struct trainer *tr)
 {
     int64_t now = pp_clock_waited_ns();

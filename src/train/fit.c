@@ -48,8 +48,8 @@ int fit_check_claims(const struct memory_claim *claims, int n, int at)
 }
 
 /* Returns the bytes of the data that this process reads into memory. A text counts as 0, because
- * its windows overlap and it is small or mapped. The product fits: rows need at most 31 bits, and a
- * row at most 26. */
+ * its windows overlap and it is small or mapped. The product fits into 64 bits: the number of rows
+ * has at most 31, and the bytes of a row at most 26. */
 static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_options *options,
                            int rank)
 {
@@ -62,8 +62,8 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     return options->data[0] || sample == 0 ? 0 : rows * row;
 }
 
-/* Computes the bytes that all ranks on rank r's device will use: their arenas, and the memory that
- * backend and transport take for each rank. */
+/* Computes the bytes that all ranks on rank r's device will use: their own memory, and what the
+ * backend and the transport take for each rank. */
 static int device_bytes(const struct pp_run *run, int r, size_t *out)
 {
     const struct pp_layout *l = run->layout;
@@ -108,8 +108,8 @@ int fit_check_devices(const struct pp_run *run, int rank)
     return 0;
 }
 
-/* Computes the memory that the ranks of this process need: rank `rank`, or all ranks if it is
- * -1. */
+/* Computes the memory that the ranks of this process need: that of `rank`, or of all ranks if
+ * `rank` is -1. */
 static int claim_memory(const struct pp_run *run, const struct pp_train_options *options, int rank,
                         struct memory_claim *out)
 {

@@ -53,8 +53,8 @@ static int read_weights(struct pp_generator *g)
     return pp_chunk_weights_changed(g->chunk, g->be);
 }
 
-/* Makes the model. The checkpoint defines the tokens, or a tokenizer next to another program's
- * weights; else the data do. */
+/* Creates the model. Its tokens are defined by the checkpoint, or by a tokenizer next to weights of
+ * another program, or else by the data. */
 static int make_model(struct pp_generator *g, const struct pp_config *cfg)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(g->ck);
@@ -75,13 +75,13 @@ static int make_model(struct pp_generator *g, const struct pp_config *cfg)
     return 0;
 }
 
-/* Returns the elements of a row of logits. */
+/* Returns the number of elements in a row of logits. */
 static size_t row_of_logits(const struct pp_generator *g)
 {
     return (size_t)pp_model_logits_row(g->model, &g->be->choice);
 }
 
-/* Takes memory for the chunk and its input and output. A dry arena only counts the bytes. */
+/* Takes memory for the chunk, its input and its output. A dry arena only counts the bytes. */
 static int place_generator(struct pp_generator *g, struct pp_arena *a)
 {
     const struct pp_chunk_spec spec = {.last = g->model->n_layers - 1,

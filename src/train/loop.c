@@ -32,7 +32,8 @@ static void begin_window(struct trainer *tr)
     tr->paused_before = pp_watchdog_paused_ns(tr->spec->watchdog);
 }
 
-/* Gathers all counters since the last call. *test: sums of the test set. Collective. */
+/* Adds up the counters of all ranks since the last call: *train gets those of training, *test the
+ * sums of the test set. Collective. */
 static int gather_counters(struct trainer *tr, struct totals *train, struct pp_loss_sums *test)
 {
     struct pp_exec_counters c;
@@ -80,7 +81,8 @@ static int gather_counters(struct trainer *tr, struct totals *train, struct pp_l
     return tr->refused ? pp_transport_agree(tr->tp, c.refused ? pp_error_adopt(c.refused) : 0) : 0;
 }
 
-/* Ends a window of training steps: gathers, reports, computes the next sync point. Collective. */
+/* Ends a window of training steps: adds up and reports the counters of all ranks, and computes
+ * after which step the ranks synchronize next. Collective. */
 static int sync_training(struct trainer *tr, int steps, bool epoch_end)
 {
     struct totals w;
@@ -151,8 +153,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     return 0;
 }
 
-/* Runs the whole test set, forward only. A loss that is not finite is not stored in *e.
- * Collective. */
+/* Runs the forward pass over the whole test set. *loss is the mean loss; *e gets the result only if
+ * the loss is finite. Collective. */
 static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
 {
     for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
@@ -175,7 +177,8 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
 
 /* ---- saving and stopping */
 
-/* Saves after a sync point. prune: remove the oldest checkpoints. Collective. */
+/* Saves a checkpoint after a sync point, unless this step is saved already. `prune` also removes
+ * the oldest checkpoints. Collective. */
 static int save_checkpoint(struct trainer *tr, bool prune)
 {
     if (!tr->saver || tr->saved == tr->t)
@@ -194,7 +197,8 @@ static int save_checkpoint(struct trainer *tr, bool prune)
     return rc;
 }
 
-/* Whether a checkpoint is due after this step, also in the middle of an epoch. */
+/* Returns whether checkpoint.every asks for a checkpoint after this step, which may be in the
+ * middle of an epoch. */
 static bool is_due_by_steps(const struct trainer *tr)
 {
     int64_t every = tr->run->cfg->checkpoint.every;
@@ -210,7 +214,8 @@ static bool is_due_by_epochs(const struct trainer *tr)
            (cfg->checkpoint.at_end && tr->t == tr->total_steps);
 }
 
-/* Saves if a checkpoint is due or the user asked for one since the last sync point. Collective. */
+/* Saves a checkpoint if one is due, or if the user has asked for one since the last sync point.
+ * Collective. */
 static int save_when(struct trainer *tr, bool due)
 {
     bool asked = tr->stop != 0 || tr->saves != tr->saves_done;
@@ -255,8 +260,8 @@ static int end_stopped(struct trainer *tr)
         t, total, by, pp_text_shell(tr->dir, word, sizeof(word)));
 }
 
-/* Ends a run after the bad step tr->t, or after its data changed: saves the state before that step.
- * Older checkpoints are kept, because these weights may be close to diverging. Collective. */
+/* Ends a run after the bad step tr->t, or after its data changed, and saves the state before that
+ * step. Older checkpoints are kept, because these weights may be close to diverging. Collective. */
 static int end_diverged(struct trainer *tr, int steps)
 {
     struct pp_error why = *pp_error_get();
@@ -267,8 +272,8 @@ static int end_diverged(struct trainer *tr, int steps)
     return why.code == PP_EFORMAT ? nonfinite_data(tr, why.text) : nonfinite_fail(tr, why.text);
 }
 
-/* Ends a run whose test data changed; the weights are saved, as they do not depend on it.
- * Collective. */
+/* Ends a run whose test data changed. The weights are saved, because they do not depend on the test
+ * data. Collective. */
 static int end_test_changed(struct trainer *tr)
 {
     struct pp_error why = *pp_error_get();
@@ -277,7 +282,7 @@ static int end_test_changed(struct trainer *tr)
     return nonfinite_data(tr, why.text);
 }
 
-/* Ends a run whose test loss is not finite; the weights of the epoch are saved. Collective. */
+/* Ends a run whose test loss is not finite, and saves the weights of the epoch. Collective. */
 static int end_test_not_finite(struct trainer *tr, double loss)
 {
     char why[512];
@@ -288,9 +293,9 @@ static int end_test_not_finite(struct trainer *tr, double loss)
     return nonfinite_test(tr, why, all);
 }
 
-/* Runs one training step, or applies train.nonfinite if its numbers are not finite. meets: the
- * ranks synchronize after this step, so it must be complete. A device may report a bad step late;
- * the run then returns to that step, because later steps have changed nothing. */
+/* Runs one training step, or applies train.nonfinite if its numbers are not finite. `meets` is true
+ * if the ranks synchronize after this step, so that it must be complete. A device may report a bad
+ * step late; the run then returns to that step, because later steps have changed nothing. */
 static int train_step(struct trainer *tr, bool meets)
 {
     int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);
@@ -310,23 +315,23 @@ static int train_step(struct trainer *tr, bool meets)
     return 0;
 }
 
-/* Whether the ranks synchronize after step tr->t, which is step `done` of the epoch's `steps`. The
- * same on every rank. */
+/* Returns whether the ranks synchronize after step tr->t, which is step `done` of the `steps` steps
+ * of an epoch. All ranks get the same answer. */
 static bool meets_after_step(const struct trainer *tr, int done, int steps)
 {
     return done == steps || tr->t == tr->total_steps || is_due_by_steps(tr) ||
            tr->t >= tr->next_sync || pp_tracer_wants_sync(tr->tracer, tr->t);
 }
 
-/* Returns the learning rate of step tr->t. With lr_by = epoch all epochs count as if they had this
- * batch size. */
+/* Returns the learning rate of step tr->t. With lr_by = epoch it depends on the epochs so far, as
+ * if all of them had had this batch size. */
 static double learning_rate_of_step(const struct trainer *tr, int steps)
 {
     int64_t offset = tr->run->cfg->train.lr_by == PP_LR_BY_EPOCH ? tr->offset : 0;
     return pp_lr_at(tr->run->cfg, tr->t - offset, tr->total_steps - offset, steps);
 }
 
-/* Runs the rest of the epoch, or less if the run ends. */
+/* Runs the rest of the epoch, or less if the run ends before. */
 static int run_epoch(struct trainer *tr)
 {
     int steps = pp_exec_train_steps(tr->x);
@@ -390,8 +395,8 @@ static int run_epoch(struct trainer *tr)
     return tr->stop && tr->t < tr->total_steps ? end_stopped(tr) : 0;
 }
 
-/* Tells the user if a simulation finds the stages hardly faster than one. Only small plans are
- * simulated, so that the start does not wait. */
+/* Tells the user if, in a simulation, the stages are hardly faster than one stage. Only small plans
+ * are simulated, so that the start does not wait. */
 static void compare_with_one_stage(const struct trainer *tr)
 {
     const struct pp_layout *l = tr->run->layout;
@@ -411,7 +416,8 @@ static void compare_with_one_stage(const struct trainer *tr)
             l->stages, gain);
 }
 
-/* Opens the outputs of the loop. Local. */
+/* Opens the outputs of the loop: the timeline and the saver, and on rank 0 also the metrics.
+ * Local. */
 static int open_outputs(struct trainer *tr)
 {
     if (tr->dir[0]) {
@@ -444,7 +450,8 @@ static int open_outputs(struct trainer *tr)
     return 0;
 }
 
-/* Ends the run early with the error in the error record; closes its trace. Collective. */
+/* Ends the run early with the error in the error record, and closes the trace of the run.
+ * Collective. */
 static int end_early(struct trainer *tr)
 {
     struct pp_error why = *pp_error_get();

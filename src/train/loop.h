@@ -91,7 +91,7 @@ struct trainer {
     struct pp_epoch_result last;
 };
 
-/* Returns the optimizer steps of the whole run. */
+/* Returns the number of optimizer steps of the whole run. */
 int64_t loop_total_steps(const struct trainer *tr);
 
 /* Runs all epochs and prints the summary. start: pp_clock_ns() when the rank began. Collective. */

@@ -11,15 +11,15 @@
 
 #define CHANGE_MAX 160
 
-/* Adds "step 412 (epoch 2, batch 37 of 469)" in front of the error's text. */
+/* Puts the place of the error in front of its text: "step 412 (epoch 2, batch 37 of 469)". */
 static int add_step_to_error(const struct trainer *tr)
 {
     return pp_error_context("step %lld (epoch %d, batch %d of %d)", (long long)tr->t, tr->epoch_no,
                             tr->epoch_step + 1, pp_exec_train_steps(tr->x));
 }
 
-/* Goes back to the newest checkpoint's weights. The run continues with the next batch; batches
- * since the checkpoint are not repeated. */
+/* Goes back to the weights of the newest checkpoint. The run continues with the next batch; it does
+ * not repeat the batches since the checkpoint. */
 static int rewind_weights(struct trainer *tr, int64_t *out_step)
 {
     struct pp_error why = *pp_error_get();
@@ -47,7 +47,7 @@ int nonfinite_step(struct trainer *tr)
     return 0;
 }
 
-/* Describes whether the weights were saved, or why not. Returns whether they were. */
+/* Writes to `out` that the weights were saved, or why not. Returns whether they were saved. */
 static bool describe_saving(const struct trainer *tr, char *out, size_t bytes)
 {
     bool saved = tr->saver && tr->saved == tr->t;
@@ -60,8 +60,8 @@ static bool describe_saving(const struct trainer *tr, char *out, size_t bytes)
     return saved;
 }
 
-/* Writes what to change first. The learning rate has no influence on the output of the first
- * weights. */
+/* Writes what the user should change first. Before the first step this is not the learning rate,
+ * because it has no influence on the output of the first weights. */
 static const char *write_first_advice(const struct trainer *tr, char out[CHANGE_MAX])
 {
     if (tr->t > 0)

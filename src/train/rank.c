@@ -14,7 +14,7 @@
 #define RING_STEPS_MIN 2 /* fewer steps, but at least these, if they need more than RING_RECORDS */
 #define RING_RECORDS (1 << 16) /* 2 MiB */
 
-/* Keeps the vocabulary, which checkpoints store and are compared with. */
+/* Keeps the text of the data's vocabulary: checkpoints store it and are compared with it. */
 static int keep_vocabulary(struct trainer *tr)
 {
     struct pp_vocabulary v;
@@ -62,7 +62,8 @@ static int set_up_rank(struct trainer *tr)
     return tr->all && tr->busy_ns && tr->busy && tr->apart ? 0 : PP_ERESOURCE;
 }
 
-/* Checks that processes that read the files themselves read the same bytes. Collective. */
+/* Checks that all processes that read the data files themselves have read the same bytes.
+ * Collective. */
 static int compare_data(struct trainer *tr)
 {
     const int n = tr->run->layout->ranks;
@@ -102,7 +103,7 @@ static int compare_data(struct trainer *tr)
     return 0;
 }
 
-/* Rank 0 decides where the run begins and makes the run folder; all ranks get the decision.
+/* Lets rank 0 decide where the run begins and make the run folder; all ranks get the decision.
  * Collective. */
 static int begin_run(struct trainer *tr)
 {
@@ -115,7 +116,7 @@ static int begin_run(struct trainer *tr)
     return tr->spec->options->work ? 0 : copies_begin(tr);
 }
 
-/* Returns how many actions the ring keeps. */
+/* Returns how many actions the ring of a rank holds. */
 static uint64_t ring_records(const struct pp_layout *l, const struct pp_train_options *options)
 {
     uint64_t each = pp_exec_events_per_step(l);
@@ -134,8 +135,8 @@ size_t rank_ring_bytes(const struct pp_layout *l, const struct pp_train_options 
     return 2 * (size_t)records * sizeof(struct pp_event); /* in memory, and in the file's pages */
 }
 
-/* Creates the ring: a file in the run folder, so that it outlives this process; in memory if there
- * is no folder, or if only rank 0's host sees it. Local. */
+/* Creates the ring of this rank. It is a file in the run folder, so that it outlives this process;
+ * it is in memory if there is no folder, or if this host does not see that of rank 0. Local. */
 static int make_ring(struct trainer *tr)
 {
     const struct pp_layout *l = tr->run->layout;
@@ -181,7 +182,8 @@ static int run_work(struct trainer *tr)
     return rc;
 }
 
-/* Waits for data on slow storage; each second a new event shows progress. */
+/* Waits until the data are read, which takes long on slow storage. A new event each second shows
+ * progress. */
 static int wait_for_data(struct trainer *tr)
 {
     bool ready;
@@ -191,8 +193,8 @@ static int wait_for_data(struct trainer *tr)
     return ready ? 0 : wait_for_data(tr);
 }
 
-/* Reads the weights to begin with. If another run has removed the checkpoint meanwhile, its next
- * checkpoint is read. Collective. */
+/* Reads the weights with which the run begins. If another run has removed their checkpoint in the
+ * meantime, reads that run's next checkpoint. Collective. */
 static int read_weights(struct trainer *tr)
 {
     const struct pp_train_options *options = tr->spec->options;

@@ -26,8 +26,8 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp);
 /* Returns the bytes of a rank's record of actions. Local. */
 size_t rank_ring_bytes(const struct pp_layout *l, const struct pp_train_options *options);
 
-/* Record in the ring what this rank does outside the executor. step: optimizer steps done.
- * Local. */
+/* Record in the ring that this rank begins or ends something outside the executor. `step` is the
+ * number of optimizer steps done. Local. */
 void rank_event_begin(struct rank_spec *spec, enum pp_event_kind kind, int64_t step);
 void rank_event_end(struct rank_spec *spec);
 

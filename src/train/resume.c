@@ -25,7 +25,8 @@ static int is_same_folder(const char *a, const char *b, bool *out)
     return 0;
 }
 
-/* Whether the path is a run folder or a folder of checkpoints, and has any. */
+/* Sets *out to whether the path is a run folder or a folder of checkpoints and has at least one
+ * checkpoint. */
 static int has_checkpoints(const char *path, bool *out)
 {
     PP_OWN_MEMORY int64_t *steps = NULL;
@@ -57,7 +58,8 @@ static int read_saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind,
     return pp_weights_read(ck, name, p, to ? put_tensor : NULL, to);
 }
 
-/* Checks that every tensor that the ranks will read exists and has the right shape. */
+/* Checks that the checkpoint has every tensor that the ranks will read, and with the right
+ * shape. */
 static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_model *m = tr->run->model;
@@ -100,7 +102,8 @@ static int open_named(const struct pp_config *cfg, const char *path, struct pp_c
                : pp_ckpt_open(path, PP_CKPT_VERIFY, out);
 }
 
-/* Brings the run folder to the checkpoint's step. */
+/* Takes the run folder back to the step of the checkpoint: removes later records and newer
+ * checkpoints. */
 static int rewind_folder(const struct trainer *tr, const struct beginning *b)
 {
     char checkpoints[PP_PATH_MAX], own[PP_PATH_MAX];
@@ -125,7 +128,8 @@ int resume_take_folder(struct trainer *tr)
     return pp_run_dir_begin(tr->run->cfg, b->dir, b->goes_on, &tr->lock);
 }
 
-/* Whether the run in the folder is complete, and the config asks for no further step. */
+/* Sets *out to whether the run in the folder is complete and the config asks for no further
+ * step. */
 static int is_complete(const struct trainer *tr, const struct beginning *b, bool *out)
 {
     char summary[PP_PATH_MAX];
@@ -136,8 +140,8 @@ static int is_complete(const struct trainer *tr, const struct beginning *b, bool
     return 0;
 }
 
-/* Keeps checkpoints that were saved under a larger checkpoint.keep, unless the user gave
- * --overwrite. */
+/* Protects checkpoints that were saved under a larger checkpoint.keep from being removed, unless
+ * the user gave --overwrite. b->kept becomes the last step that is protected, or -1. */
 static int keep_older(const struct trainer *tr, const struct pp_ckpt *ck, struct beginning *b)
 {
     int keep = tr->run->cfg->checkpoint.keep, n = 0, newer = 0;
@@ -161,8 +165,8 @@ static int keep_older(const struct trainer *tr, const struct pp_ckpt *ck, struct
     return 0;
 }
 
-/* Takes the checkpoint at `path`. Everything is read and checked before anything in the folder
- * changes. */
+/* Decides that the run continues from the checkpoint at `path`, and prepares the run folder.
+ * Everything is read and checked before anything in the folder changes. */
 static int take_checkpoint(struct trainer *tr, const char *path, struct beginning *b)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
@@ -212,8 +216,8 @@ int resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[P
     return ck ? pp_path_format(out, "%s", ck->path) : 0;
 }
 
-/* Logs that the run begins at step 0; warns if the folder has had a run, which lost its
- * checkpoints. */
+/* Logs that the run begins at step 0. Warns if the folder has had a run, because its checkpoints
+ * are gone. *out_was_run is whether the folder has the config of a run. */
 static int announce_step_0(const char *dir, const char *name, bool *out_was_run)
 {
     char path[PP_PATH_MAX];
@@ -300,7 +304,7 @@ int resume_begin(struct trainer *tr, struct beginning *b)
 
 /* ---- tensors */
 
-/* Reads this rank's tensors. all: with the optimizer state. */
+/* Reads this rank's parameters and, if `all`, the optimizer state from the checkpoint. */
 static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
 {
     for (int i = 0; i < pp_exec_tensor_count(tr->x); i++) {

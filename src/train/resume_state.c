@@ -20,8 +20,8 @@ static const char *loss_name(int replica, char out[32])
     return out;
 }
 
-/* Returns the loss with which the last rank of a replica continues. If the number of replicas
- * differs, the first replica gets the whole sum. */
+/* Returns the loss with which the last rank of a replica continues the epoch. If the checkpoint's
+ * run had another number of replicas, the first replica gets the whole sum. */
 static double loss_so_far(const struct pp_ckpt_state *s, int replica, int replicas)
 {
     char name[32];
@@ -166,7 +166,7 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
     };
 }
 
-/* Checks a number from the state that will become a count. */
+/* Checks that a number of the state, which will become a count, is from 0 to `most`. */
 static int check_count(const struct pp_ckpt_state *s, const char *path, const char *name,
                        double most)
 {
@@ -176,8 +176,8 @@ static int check_count(const struct pp_ckpt_state *s, const char *path, const ch
     return pp_fail(PP_EFORMAT, "%s: impossible value %s = %g", path, name, v);
 }
 
-/* Checks that the training data are unchanged, and the test data if the config uses as many of
- * them. */
+/* Checks that the training data have not changed since the checkpoint was saved. The test data are
+ * checked too if the config uses as many of them as the checkpoint's run did. */
 static int check_data(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     bool other_test = resume_past(tr->run->cfg, ck).other_test;

@@ -10,7 +10,7 @@
  * Errors: PP_EFORMAT; PP_ECONFIG: no step begins at the checkpoint with this batch size. */
 int resume_check_state(const struct trainer *tr, const struct pp_ckpt *ck);
 
-/* Returns how many steps had changed the weights. Local. */
+/* Returns how many steps of the checkpoint's run had changed the weights. Local. */
 int64_t resume_updates(const struct pp_ckpt_state *s);
 
 /* Sets the trainer to the state of the checkpoint. Local. */

@@ -122,7 +122,8 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     return rc;
 }
 
-/* Prepares the run before the threads start. */
+/* Prepares a run whose ranks are threads, before they start: checks the config, lays out the model,
+ * and assigns devices and processors. */
 static int prepare_threads(struct pp_config *cfg, struct pp_run *run)
 {
     if (!pp_transport_joins(cfg->run.transport, false)) {
@@ -157,7 +158,7 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 
 /* ---- MPI processes before and between trainings */
 
-/* Lets rank 0 listen for heartbeats if no launcher listens and the ranks are on several hosts.
+/* Makes rank 0 listen for heartbeats if the ranks are on several hosts and no launcher listens.
  * Collective. */
 static int listen_here(struct pp_world *w, double timeout)
 {

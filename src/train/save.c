@@ -43,7 +43,8 @@ void saver_tensor_name(const struct pp_exec_tensor *t, char out[PP_ST_NAME_MAX +
     snprintf(out, PP_ST_NAME_MAX + 1, "%s%s", of[t->kind], t->param->name);
 }
 
-/* Reads floats of a tensor for the file; offset and bytes are multiples of four. */
+/* Reads a piece of a tensor for the file of the checkpoint. `offset` and `bytes` count bytes and
+ * are multiples of four. */
 static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
     struct saver_tensor *t = ctx;
@@ -70,7 +71,7 @@ static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
     return 0;
 }
 
-/* Reads a count: a float in memory, an i64 in files. */
+/* Reads a count for the file of the checkpoint: it is a float in memory, and an i64 in the file. */
 static int read_count(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
     struct saver_tensor *t = ctx;
@@ -161,7 +162,8 @@ static uint64_t bytes_of_all(const struct saver *s)
            (vocabulary ? 2 * strlen(vocabulary) : 0);
 }
 
-/* Sends rank 0's `save` to the other ranks that write. */
+/* Sends `save`, which rank 0 has filled in, to the other ranks that write a part of the
+ * checkpoint. */
 static int share_save(const struct saver *s, struct pp_ckpt_save *save)
 {
     const struct pp_transport *tp = s->tr->tp;
@@ -174,8 +176,8 @@ static int share_save(const struct saver *s, struct pp_ckpt_save *save)
     return 0;
 }
 
-/* Collects every part on rank 0, with its file if it is on another disk. *rc: the error of the
- * disks. */
+/* Collects the descriptions of all parts on rank 0, and also the files of parts that were written
+ * to other disks. *rc gets an error of a disk. */
 static int collect_parts(struct saver *s, const struct pp_ckpt_save *save,
                          const struct pp_ckpt_part *mine, int *rc)
 {
@@ -196,8 +198,8 @@ static int collect_parts(struct saver *s, const struct pp_ckpt_save *save,
     return 0;
 }
 
-/* Checks that all tensors are finite, so that no run returns to a checkpoint with a NaN. Tensors in
- * pieces are checked when they are read. Local. */
+/* Checks that all tensors are finite, so that no run returns to a checkpoint with a NaN. Tensors
+ * that are read in pieces are checked when they are read. Local. */
 static int check_finite(const struct saver *s)
 {
     for (int i = 0; i < s->n && !s->tr->be->caps.async; i++) {
@@ -210,7 +212,8 @@ static int check_finite(const struct saver *s)
     return 0;
 }
 
-/* Saves; returns 0 if saved. PP_ELOST: an error of the transport. Collective. */
+/* Saves a checkpoint, and its copies on other hosts. Returns 0 if the checkpoint is saved; PP_ELOST
+ * is an error of the transport. Collective. */
 static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
 {
     struct pp_transport *tp = s->tr->tp;

@@ -51,8 +51,8 @@ int copies_tidy(const struct trainer *tr);
  * lack it. */
 int copies_give(const struct trainer *tr, const char *path, int hosts);
 
-/* Send and receive all files of a folder; the receiver's folder must exist. *rc: the error of the
- * disk, before and after. Pairwise. Errors: of the transport. */
+/* Send and receive all files of a folder, which must exist at the receiver. *out_rc is the error of
+ * the disk, before the call and after it. Pairwise. Errors: those of the transport. */
 int copies_send(struct pp_transport *tp, int to, const char *folder, int *out_rc);
 int copies_take(struct pp_transport *tp, int from, const char *folder, int *rc);
 

@@ -12,7 +12,8 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 
-/* Finds this process's device for rank `index` of the `ranks` ranks on its host. Local. */
+/* Assigns a device to rank `index` of the `ranks` ranks on this host; its number is -1 if there are
+ * none. Local. */
 static int take_device(const struct pp_run *run, const struct pp_device *devices, int n, int index,
                        int ranks, struct pp_seat *out)
 {
@@ -24,7 +25,7 @@ static int take_device(const struct pp_run *run, const struct pp_device *devices
                                     : 0;
 }
 
-/* Fills all seats of a process whose threads are the ranks. */
+/* Fills in the seats (host and device) of all ranks in a process whose threads are the ranks. */
 static int take_all_seats(struct pp_run *run, const struct pp_device *devices, int n)
 {
     int ranks = run->layout->ranks;
@@ -37,7 +38,8 @@ static int take_all_seats(struct pp_run *run, const struct pp_device *devices, i
     return 0;
 }
 
-/* Fills this process's seat after all have sent their host. Collective. */
+/* Fills in all seats (host and device) where each rank is a process: they send their hosts, choose
+ * their devices, and send the complete seats. Collective. */
 static int take_own_seat(struct pp_run *run, struct pp_transport *tp,
                          const struct pp_device *devices, int n)
 {
@@ -54,7 +56,7 @@ static int take_own_seat(struct pp_run *run, struct pp_transport *tp,
     return pp_transport_allgather(tp, &mine, sizeof(mine), run->seats);
 }
 
-/* Checks the transport that run.transport names. The same on every rank. */
+/* Checks that the transport of run.transport can be used. All ranks get the same result. */
 static int check_named_transport(struct pp_run *run, const struct pp_paths *paths)
 {
     char why[PP_TRANSPORT_WHY_MAX];
@@ -116,8 +118,8 @@ static void find_neighbours(const struct pp_run *run, int rank, const struct pp_
     }
 }
 
-/* Makes the places as the first of the neighbours divides them; that rank also holds the locks.
- * Collective. */
+/* Assigns processors to this rank and its neighbours, the ranks on its host that may use the same
+ * processors. The first of them divides the processors and holds the locks. Collective. */
 static int follow_first(struct pp_transport *tp, const struct neighbours *who,
                         struct pp_places_spec *spec, struct pp_places *out)
 {
@@ -151,7 +153,8 @@ static int follow_first(struct pp_transport *tp, const struct neighbours *who,
     return 0;
 }
 
-/* Assigns processors to a process; run->places keeps only this rank's. Collective. */
+/* Assigns processors to the rank of this process; run->places then has only this rank's.
+ * Collective. */
 static int place_process(struct pp_run *run, struct pp_transport *tp,
                          const struct pp_places_spec *asked)
 {
@@ -189,8 +192,8 @@ static void tell_places(const struct pp_run *run, int rank)
         pp_log_info("there are fewer cores than threads: some threads share a core");
 }
 
-/* Tells the user what the choice of devices means for the speed of the run. n: devices of this
- * machine. */
+/* Tells the user what the choice of devices means for the speed of the run. `n` is the number of
+ * devices of this machine. */
 static void tell_devices(const struct pp_run *run, const struct pp_device *devices, int n)
 {
     const struct pp_config *cfg = run->cfg;
@@ -222,8 +225,8 @@ static void tell_devices(const struct pp_run *run, const struct pp_device *devic
             "times slower: use heads of at most 128 channels");
 }
 
-/* Assigns processors to ranks. on_devices: no pinning, because helper threads of CUDA and NCCL
- * would inherit the processor on which the rank polls. */
+/* Assigns processors to ranks. Ranks on devices are not pinned, because helper threads of CUDA and
+ * NCCL would inherit the processor on which the rank polls. */
 static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devices)
 {
     const struct pp_config *cfg = run->cfg;
@@ -240,8 +243,8 @@ static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devi
     return 0;
 }
 
-/* Makes the transport's library use the network that run.network names. Call it before threads
- * start. */
+/* Makes the transport's library use the network that run.network names. Must be called before
+ * threads start. */
 static int steer_network(const struct pp_run *run)
 {
     char name[PP_HOST_MAX] = "=";

@@ -11,7 +11,7 @@
 
 #define TELL_S "60" /* used as run.hang_timeout if there is no config */
 
-/* Reports errors that every process would meet, before any is started; then starts mpirun. */
+/* Checks the config for errors that every process would report, and then starts mpirun. */
 static int launch_processes(struct pp_config *cfg, const char *word,
                             const struct pp_train_options *options)
 {
