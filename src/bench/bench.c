@@ -23,7 +23,8 @@ struct bench {
     double *times; /* [PROBE_STEPS_MAX] scratch */
 };
 
-/* What is run in a round: the references that are no row, then the rows. */
+/* Returns how many runs a round has: one for each reference that is not a row itself, and one for
+ * each row. */
 static int n_items(const struct bench *b)
 {
     return b->out->n_references + b->out->n;
@@ -50,7 +51,8 @@ static bool first_process(const struct bench *b)
 
 /* ---- one measurement */
 
-/* Rows of processes: collective. */
+/* Runs a row and measures it in *probe. All processes run a row whose ranks are processes
+ * (collective); only the first process runs any other row. */
 static int run_row(struct bench *b, const struct pp_bench_row *row, struct probe *probe)
 {
     return row->processes || first_process(b) ? probe_run(&b->prober, row->cfg, probe) : 0;
@@ -82,7 +84,8 @@ static void keep_sample(struct bench *b, const struct probe *p, struct pp_bench_
     memcpy(s->sha, p->sha, sizeof(s->sha));
 }
 
-/* Runs a row once. A run that diverges has no speed, but the other rows have one. */
+/* Runs a row once and keeps its sample of the round. A run that diverges is not an error: it has no
+ * speed, but the other rows have one. */
 static int measure_row(struct bench *b, struct pp_bench_row *row, int round)
 {
     struct probe probe = {.warmup = row->warmup, .steps = row->steps};
@@ -127,7 +130,8 @@ int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample
     return 0;
 }
 
-/* A reference is right when every round has given the bits of the first. */
+/* Checks a row's sample of the round against its reference's sample of the same round. A reference
+ * is checked against its own sample of the first round. */
 static void judge_row(const struct bench *b, struct pp_bench_row *row, int round)
 {
     const struct pp_bench_row *ref = bench_reference(b->out, row->reference);
@@ -139,13 +143,15 @@ static void judge_row(const struct bench *b, struct pp_bench_row *row, int round
         snprintf(row->invalid, sizeof(row->invalid), "round %d: %.400s", round + 1, why);
 }
 
-/* Processes would have to agree on it. */
+/* Returns whether the user wants to stop. It is always false in a launch of several processes,
+ * because they would have to agree on it. */
 static bool wants_stop(const struct bench *b)
 {
     return !b->world && b->spec->stop && *b->spec->stop != 0;
 }
 
-/* Of the first round all counts that was measured, of later ones nothing: rows have as many samples. */
+/* Ends the rounds early. If this is the first round, the rows that were measured count. A later
+ * round is dropped, so that all rows have the same number of samples. */
 static void end_round_early(struct bench *b, int round)
 {
     b->out->repeat = round > 0 ? round : 1;
@@ -187,7 +193,7 @@ static int run_round(struct bench *b, int round)
 
 /* ---- how many steps */
 
-/* Computes how many steps of this row's batch take the time of a measurement on one stage. */
+/* Computes how many steps of the reference, which has one stage, take the time of a measurement. */
 static int estimate_steps(struct bench *b, const struct pp_bench_row *ref, int64_t *out)
 {
     struct probe probe = {.warmup = WARM_MIN, .steps = FIRST_GUESS};
@@ -237,7 +243,8 @@ static int choose_steps(struct bench *b)
 
 /* ---- traces */
 
-/* "out.json" -> "out-3.json" for the third row of several. */
+/* Writes the path of a row's trace: if there are several rows, "out.json" becomes "out-3.json" for
+ * the third one. */
 static int trace_path(const struct bench *b, int row, char out[PP_PATH_MAX])
 {
     const char *path = b->spec->trace, *slash = strrchr(path, '/');
@@ -248,7 +255,7 @@ static int trace_path(const struct bench *b, int row, char out[PP_PATH_MAX])
                                                            row + 1 - b->out->added, dot ? dot : "");
 }
 
-/* An ordinary training of a few steps. Rows of processes: collective. */
+/* Runs an ordinary training of a few steps that writes a trace. Rows of processes: collective. */
 static int trace_row(struct bench *b, int i)
 {
     struct pp_bench_row *row = &b->out->rows[i];
@@ -274,7 +281,8 @@ static int trace_all(struct bench *b)
 
 /* ---- all of it */
 
-/* Chooses what a config leaves to a measurement. Sets *why to what is wrong with the config. */
+/* Makes the choices that a config leaves to a measurement. If the config has a problem, *why gets
+ * its text, and the function does not fail. */
 static int choose_settings(struct bench *b, struct pp_config *cfg, char *why)
 {
     const char *text = pp_config_problem_count(cfg) > 0 ? pp_config_problem_text(cfg, 0) : NULL;
@@ -325,7 +333,8 @@ static void lower_to(double *best, double x)
     *best = *best <= 0 || (x > 0 && x < *best) ? x : *best;
 }
 
-/* What other programs slowed in one measurement they may not have in another. */
+/* Replaces each ceiling of *b by that of *more if it is better: other programs may have slowed down
+ * one measurement and not the other. */
 static void take_best(struct pp_bench *b, const struct pp_bench *more)
 {
     struct pp_ceilings *c = &b->ceilings;

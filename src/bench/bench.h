@@ -9,20 +9,21 @@
 #include "ppcli/train/train.h"
 
 /*
- * Make a row of a config and look at its plan; what refuses it goes into row->skipped, and nothing
- * is looked at when that says something already. processes: of the MPI job, 0: none. Errors: those
- * of pp_run_prepare() but PP_ECONFIG.
+ * Makes a row of a config and looks at its plan. If the plan is refused, row->skipped says why; if
+ * row->skipped has a text before that, the plan is not looked at. `processes` is the number of
+ * processes of the MPI job, 0 without MPI. Errors: those of pp_run_prepare() except PP_ECONFIG.
  */
 int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes);
 
-/* Of rows[1] to rows[n], which are made, the first that can run becomes rows[0], on one stage and without
- * replicas; where rows[1] is that already, all move to the front. Errors: those of bench_row_make(). */
+/* Sets rows[0] to the first of rows[1] to rows[n] that can run, but on one stage and without
+ * replicas. If rows[1] is such a row already, all rows move to the front instead. Errors: those of
+ * bench_row_make(). */
 int bench_begin_with_one(struct pp_bench *b, int n, int processes);
 
-/* The runs with one stage that the rows are compared with. Errors: PP_ERESOURCE. */
+/* Finds the runs with one stage that the rows are compared with. Errors: PP_ERESOURCE. */
 int bench_find_references(struct pp_bench *b, int processes);
 
-/* The row that stands for reference r: one of b->rows, or b->references[r]. */
+/* Returns the row that is reference r: one of b->rows, or b->references[r]. */
 const struct pp_bench_row *bench_reference(const struct pp_bench *b, int r);
 
 /* Config keys other than stages, schedule and micro-batches that are not the same in all rows. */
@@ -50,12 +51,14 @@ struct bench_lines {
     int rows, references;
     struct pp_column columns[BENCH_COLUMNS_MAX]; /* of the rows, with one for each axis */
 };
-/* Errors: PP_ERESOURCE. bench_lines_fini() whatever it returns. */
+/* Makes the lines that are printed of the rows. Call bench_lines_fini() whatever it returns.
+ * Errors: PP_ERESOURCE. */
 int bench_lines_make(const struct pp_bench *b, const struct pp_bench_header *h,
                      const struct bench_axes *axes, struct bench_lines *out);
 void bench_lines_fini(struct bench_lines *lines);
 
-/* Did the ranks wait for a core, so that these are not the figures of the division? */
+/* Returns whether the ranks waited for a core, so that these are not the figures of the
+ * division. */
 bool bench_is_spoiled(const struct pp_bench_figures *g);
 
 void bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
@@ -65,27 +68,31 @@ extern const struct pp_column bench_documents[];       /* as pp_show_documents *
 extern const struct pp_column bench_machine_columns[]; /* of struct pp_bench_header */
 extern const struct pp_column bench_handover_columns[], bench_ops_columns[];
 
-/* The end of a result: is all of it there? Errors: PP_EIO. */
+/* Checks at the end of a result that all of it was written. Errors: PP_EIO. */
 int bench_written(FILE *f);
 
 /* Prints the program and the machine: the first lines of every benchmark. */
 void bench_print_machine(const struct pp_bench_header *h, FILE *f);
 
-/* As the run would be, but of whole batches, forever, and without a trace on disk. */
+/* Changes a config for a measurement: the run stays the same, but has whole batches only, no end,
+ * and no trace on disk. */
 int bench_shorten(struct pp_config *cfg);
 
-/* Set keys[n], pairs of key and value, in a config that this program made. Errors: PP_ECONFIG. */
+/* Sets keys[n], pairs of key and value, in a config that this program has made. Errors:
+ * PP_ECONFIG. */
 int bench_set_keys(struct pp_config *cfg, const char *const (*keys)[2], size_t n);
 int bench_set_number(struct pp_config *cfg, const char *key, int value);
 
-/* Exact, 1f1b, and what else a pipeline does when nothing is said. */
+/* Sets a config to `stages` stages with exact sums, 1f1b, and the defaults for the rest of the
+ * pipeline. */
 int bench_plain_pipeline(struct pp_config *cfg, int stages);
 
 /* Under which ceiling so much takes longer. */
 struct bench_top {
     double flops, bytes; /* of a second; 0: not known */
 };
-/* "arithmetic" or "memory"; "": a ceiling is not known. */
+/* Returns which ceiling limits an op with this work: "arithmetic" or "memory"; "" if a ceiling is
+ * not known. */
 const char *bench_limit(const struct bench_top *top, double flops, double bytes);
 
 /* ---- ops.c: what each op costs: ops.c measures, ops_table.c tells */
@@ -106,16 +113,18 @@ struct ops_run {
     struct pp_run run;
     struct op_cost *costs; /* [n_nodes] */
 };
-/* Errors: as pp_bench_ops(). ops_run_fini() whatever it returns; *o is zero before. */
+/* Measures the ops of cfg's model; ten of them take about `seconds`. *o must be zero before. Call
+ * ops_run_fini() whatever it returns. Errors: those of pp_bench_ops(). */
 int ops_run_make(const struct pp_config *cfg, double seconds, struct ops_run *o);
 void ops_run_fini(struct ops_run *o);
 
-/* Work and bytes of a node for `rows` samples at once: products are counted in flops, what else there
- * is in the bytes of values and gradients. element: bytes of a value. */
+/* Counts the work and the bytes of a node for `rows` samples at once. Products are counted in
+ * flops, other ops in the bytes of their values and gradients. `element` is the bytes of a
+ * value. */
 void ops_count(const struct pp_model *m, const struct pp_node *n, size_t element, double rows,
                struct op_cost *out);
 
-/* costs[n_nodes]. Errors: PP_ERESOURCE, PP_EIO. */
+/* Prints the costs of the ops of a model, costs[n_nodes]. Errors: PP_ERESOURCE, PP_EIO. */
 int ops_print(const struct bench_top *ceilings, const struct pp_run *run,
               const struct op_cost *costs, const struct pp_bench_header *h,
               enum pp_bench_format format, FILE *f);
@@ -148,18 +157,19 @@ struct prober {
     uint64_t *ends_ns; /* [PROBE_STEPS_MAX] of the last run */
 };
 
-/* Errors: PP_EIO, PP_ERESOURCE. probe_close() whatever it returns. */
+/* Prepares to run rows. Call probe_close() whatever it returns. Errors: PP_EIO, PP_ERESOURCE. */
 int probe_open(struct prober *p);
 void probe_close(struct prober *p);
 
-/* Read or make the data once, for all runs that follow. Errors: those of pp_dataset_open(). */
+/* Reads or makes the data once, for all runs that follow. Errors: those of pp_dataset_open(). */
 int probe_open_data(struct prober *p, const struct pp_config *cfg);
 
-/* Run `probe` (warmup, steps) without a log, an evaluation or a meeting between the steps;
- * NULL: train as cfg says. Collective where pp_train() is. Errors: those of pp_train(). */
+/* Runs the steps of `probe` (warmup, then steps) without a log, an evaluation or a synchronization
+ * between the steps. If `probe` is NULL, trains as cfg says. Collective where pp_train() is.
+ * Errors: those of pp_train(). */
 int probe_run(struct prober *p, struct pp_config *cfg, struct probe *probe);
 
-/* The steps that take about `seconds`, by what was measured; at least 4. */
+/* Returns how many steps take about `seconds`, judging by what was measured; at least 4. */
 int64_t probe_steps(const struct probe *measured, double seconds);
 
 struct pp_ceiling_spec {
@@ -171,22 +181,25 @@ struct pp_ceiling_spec {
 };
 
 /*
- * Measure with one pinned thread a core, medians of a few repeats. Nothing else of this process may
- * be computing. Local. Sets the CBLAS of this process to one thread. Errors: PP_ERESOURCE.
+ * Measures the ceilings of this machine with one pinned thread per core, as medians of a few
+ * repeats. Nothing else of this process may be computing. Sets the CBLAS of this process to one
+ * thread. Local. Errors: PP_ERESOURCE.
  */
 int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out);
 
-/* The matrix-product rate that `ranks` ranks have between them: as many cores as there are ranks,
- * at most all. 0 when it was not measured. */
+/* Returns the rate of matrix products that `ranks` ranks have together: that of as many cores, but
+ * at most of all cores. Returns 0 if it was not measured. */
 double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks);
 
-/* The same of memory, bytes/s: so many times that of one core, at most that of all. */
+/* Returns the rate of memory, in bytes/s, that `ranks` ranks have together: this number of times
+ * that of one core, but at most that of all cores. */
 double pp_ceiling_memory(const struct pp_ceilings *c, int ranks);
 
 /*
- * Measure the device of `choice`; its precision is ignored, all are measured. Takes about a second
- * and 2 GiB, less where the device is slow or has less free. gemm_n: the width of the product, at
- * most; 0: 8192. Nothing else may be computing there. Local. Errors: those of the backend.
+ * Measures the device of `choice` at every precision, whatever its own precision is. Takes about a
+ * second and 2 GiB, less if the device is slow or has less free. `gemm_n` is the greatest width of
+ * the product, 0 for 8192. Nothing else may be computing there. Local. Errors: those of the
+ * backend.
  */
 int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_n,
                                struct pp_device_ceilings *out);
@@ -208,16 +221,18 @@ int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample
 void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
                       struct pp_bench_figures *out);
 
-/* Rows that ran and were found wrong. */
+/* Returns how many rows ran and were found wrong. */
 int pp_bench_invalid(const struct pp_bench *b);
 
-/* The change new / old - 1 of two samples' means and its 95 % interval (Welch's t on the
- * logarithms). n >= 2 values > 0 each; false when there are fewer, then only *change is set. */
+/* Computes the change new / old - 1 of the means of two samples, and its 95 % interval by Welch's t
+ * on the logarithms. Each sample needs at least 2 values above 0; with fewer it returns false and
+ * sets only *change. */
 bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
                      double *change, double *low, double *high);
 
-/* Run candidates for real, in this process and on threads: 11 rounds of at least 4 steps, or,
- * where one is predicted to take more than 0.25 s, 3 to 11 of a single step. out: [n]. Writes nothing. Errors: those of pp_train(). */
+/* Runs candidates for real, in this process and on threads: 11 rounds of at least 4 steps or, if
+ * one is predicted to take more than 0.25 s, 3 to 11 rounds of a single step. Sets out[n], and
+ * writes no files. Errors: those of pp_train(). */
 int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checked *out);
 
 #endif

@@ -72,8 +72,8 @@ static void put_together(struct trial *t, int rounds, struct pp_checked *out)
     out->waited = pp_median(t->waited, rounds);
 }
 
-/* As many steps as take `seconds`, by those of the last time: a few steps of a crowded machine say
- * little, so it is at most MORE times as many. */
+/* Returns how many steps will take `seconds`, judging by the last measurement. It is at most MORE
+ * times the number of steps measured, because few steps on a busy machine do not show the speed. */
 static int64_t next_steps(const struct probe *last, double seconds)
 {
     int64_t n = probe_steps(last, seconds);

@@ -100,7 +100,7 @@ static double median_of_team(const struct team *t)
     return median > 0 ? median : 1e-9;
 }
 
-/* The median time of the work on n members at once, one on each of the cores. */
+/* Measures the median time of the work when n members do it at once, one on each of the cores. */
 static int run_team(struct team *t, int n, const int *cores, double *seconds)
 {
     int started = 0;
@@ -169,7 +169,8 @@ static int measure_fma(struct team *t, const int *cores, double scale, struct pp
     return 0;
 }
 
-/* c[n][n] = a[n][n] * b[n][n], by the call of a layer that costs least beside the product. */
+/* Computes c[n][n] = a[n][n] * b[n][n] by the layer call that does least in addition to the
+ * product. */
 static void multiply_once(struct member *m)
 {
     int n = m->team->width;
@@ -183,8 +184,8 @@ static void multiply_once(struct member *m)
     }
 }
 
-/* Three arrays for every member, from one block; `each`: arrays of that size from a member's to the
- * next's. */
+/* Gives three arrays from one block to every member. The arrays of a member begin `each` arrays
+ * after those of the member before. */
 static void deal_out(struct team *t, const struct pp_arena *a, int n, size_t each, size_t elements)
 {
     for (int i = 0; i < n; i++) {
@@ -205,8 +206,8 @@ static int time_products(struct team *t, const int *cores, int n_cores, double r
     return 0;
 }
 
-/* Each member's backend, with the weights as it wants them; it asks for more than there is room
- * for: not at all. */
+/* Opens a backend for each member. If the backend packs weights, packs those of the product, but
+ * not if the packed weights need more memory than there is. */
 static int open_backends(struct team *t, const struct pp_backend_choice *choice, int n,
                          size_t elements)
 {
@@ -221,7 +222,8 @@ static int open_backends(struct team *t, const struct pp_backend_choice *choice,
     return 0;
 }
 
-/* rates[2]: of one core and of all; 0 where the products do not run here. */
+/* Measures the speed of products on one core and on all cores, for rates[2]. If these products
+ * cannot run here, it leaves the rates as they are and does not fail. */
 static int measure_products(struct team *t, enum pp_gemm gemm, const int *cores, int n_cores,
                             size_t elements, double rates[2])
 {
@@ -272,7 +274,8 @@ static void run_triad(struct member *m)
         a[i] = b[i] + 0.5f * c[i];
 }
 
-/* Several times the last cache, but no more than a machine of many caches can spare. */
+/* Returns the bytes of the arrays for the triad: several times the last cache, but no more than a
+ * machine with many caches can spare. */
 static size_t triad_bytes(double scale)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -304,7 +307,7 @@ static int measure_triad(struct team *t, const int *cores, double scale, struct 
     return 0;
 }
 
-/* Waits for `value`; gives up when the other thread gets no core for very long. */
+/* Waits until *from is `value`. Gives up if the other thread gets no core for very long. */
 static void await_value(struct team *t, const atomic_long *from, long value)
 {
     uint64_t start = 0;

@@ -44,7 +44,7 @@ static int copy_block(struct bench *t)
     return pp_backend_copy(t->be, t->block[1], t->block[0], t->bytes);
 }
 
-/* Adds one element, which takes no time to compute. */
+/* Adds one element. This takes no time to compute, so that the call itself is measured. */
 static int run_smallest_op(struct bench *t)
 {
     return pp_backend_add(t->be, 1, t->block[0], t->block[1]);
@@ -55,7 +55,8 @@ static int replay_graph(struct bench *t)
     return pp_backend_graph_launch(t->be, t->graph);
 }
 
-/* Seconds of `calls` calls in a row; *enqueued: until the host was through with them. */
+/* Measures the seconds of `calls` calls in a row. *enqueued is the time after which the host had
+ * enqueued all of them. */
 static int time_calls(struct bench *t, int (*call)(struct bench *t), int calls, double *out,
                       double *enqueued)
 {
@@ -75,7 +76,8 @@ static int time_calls(struct bench *t, int (*call)(struct bench *t), int calls, 
     return 0;
 }
 
-/* Measures the median time of a call on the device and, where host is not NULL, on the host. */
+/* Measures the median time of a call on the device and, if `host` is not NULL, the time that the
+ * host takes to enqueue it. */
 static int measure_calls(struct bench *t, int (*call)(struct bench *t), int repeats, double *out,
                          double *host)
 {
@@ -99,7 +101,7 @@ static int measure_calls(struct bench *t, int (*call)(struct bench *t), int repe
     return 0;
 }
 
-/* Fills with random values: zeros would run faster than any data does. */
+/* Fills an array of the device with random values, because zeros would run faster than any data. */
 static int fill_device(struct bench *t, float *device, size_t n)
 {
     PP_TAKE(float, host, FILL_FLOATS);
@@ -207,8 +209,8 @@ static int small_things(struct bench *t, const struct pp_backend_choice *choice,
     return 0;
 }
 
-/* The widest product that fits and does not take too long here: a device of a few GF/s, or one that
- * is emulated, is measured too. */
+/* Chooses the widest product that fits into memory and does not take too long. It may be narrow: a
+ * device of a few GF/s, or an emulated one, is measured too. */
 static int choose_width(const struct pp_backend_choice *choice, int most, int *out)
 {
     uint64_t room = UINT64_MAX;

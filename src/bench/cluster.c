@@ -12,7 +12,8 @@
 
 #define MEASURE_SECONDS 4.0
 
-/* Returns the share of the peak that the ops of one kind reach; `none` if the model has no such op. */
+/* Returns the share of the peak that the ops of one kind reach; `none` if the model has no such
+ * op. */
 static double share_reached(const struct ops_run *o, bool product, uint64_t kernel, double peak,
                             double none)
 {
@@ -31,7 +32,7 @@ static double share_reached(const struct ops_run *o, bool product, uint64_t kern
     return share > 1 ? 1 : share < .001 ? .001 : share;
 }
 
-/* Finds what one rank has to itself: a core, or a device. */
+/* Sets in *c what one rank has to itself: a core and its share of the memory, or a device. */
 static int find_rank(const struct pp_config *cfg, const struct pp_bench *b, struct pp_cluster *c)
 {
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);

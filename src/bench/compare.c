@@ -64,7 +64,7 @@ static bool same_shape(const json_t *a, const json_t *b)
     return !x || !y || json_equal(x, y);
 }
 
-/* The k-th row of this shape; NULL: there are not as many. */
+/* Returns the k-th of the rows with this shape, from 0; NULL if there are not that many. */
 static const json_t *find_row(const json_t *rows, const json_t *shape, int k)
 {
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -75,7 +75,7 @@ static const json_t *find_row(const json_t *rows, const json_t *shape, int k)
     return NULL;
 }
 
-/* Which of the rows of its shape this is. */
+/* Returns how many rows with the same shape come before row `at`. */
 static int place_of(const json_t *rows, size_t at)
 {
     int k = 0;
@@ -84,7 +84,7 @@ static int place_of(const json_t *rows, size_t at)
     return k;
 }
 
-/* False: the row has no right figures. */
+/* Reads the speeds of all rounds of a row. Returns false if the row has no valid speeds. */
 static bool read_values(const json_t *row, struct values *out)
 {
     const json_t *samples = json_object_get(row, "samples");
@@ -122,7 +122,7 @@ static void print_verdict(const struct values *a, const struct values *b, char o
     }
 }
 
-/* Its ranks waited for a core when it was measured. */
+/* Returns whether the ranks of the row waited for a core while it was measured. */
 static bool is_spoiled(const json_t *row)
 {
     return json_number_value(json_object_get(row, "waited_for_core")) >= PP_BUBBLE_WAITED;

@@ -6,7 +6,7 @@
 #include "bench.h"
 #include "ppcli/base/base.h"
 
-/* "784-512x16-10": equal neighbours together. */
+/* Describes the model in a word such as "784-512x16-10", in which equal neighbours are counted. */
 static void describe_model(const struct pp_config *cfg, char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -38,7 +38,8 @@ static void describe_backend(const struct pp_config *cfg, struct pp_bench_header
     pp_error_clear();
 }
 
-/* "2 x NVIDIA H200": those that the rows may use. */
+/* Describes the GPUs that the rows may use, such as "2 x NVIDIA H200"; "none" if they use no
+ * GPU. */
 static void describe_gpus(const struct pp_config *cfg, struct pp_bench_header *out)
 {
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);

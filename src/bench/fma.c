@@ -15,8 +15,8 @@
 
 typedef float vector __attribute__((vector_size(WIDTH * sizeof(float))));
 
-/* Contraction is off for the project, as it changes bits. Here it is what is measured: meson.build
- * turns it on for this file. */
+/* Returns a * b + c as one operation. Contraction is off for the project, because it changes bits;
+ * meson.build turns it on for this file, which measures it. */
 static inline vector multiply_add(vector a, vector b, vector c)
 {
     return a * b + c;

@@ -69,7 +69,7 @@ static int fill_values(struct bed *b, float *to, size_t floats)
     return 0;
 }
 
-/* Of an embedding: all over its table. */
+/* Fills the input of an embedding with tokens from all over its table. */
 static int fill_tokens(struct bed *b)
 {
     size_t n = (size_t)b->pass.rows * pp_shape_floats(&b->n->in);

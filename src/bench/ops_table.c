@@ -73,7 +73,8 @@ static void add_cost(struct op_cost *sum, const struct op_cost *c)
     }
 }
 
-/* Under which ceiling F, I and W take longest. */
+/* Returns the name of the ceiling that limits the F, I and W of an op together; "" if its work is
+ * not known. */
 static const char *find_limit(const struct op_cost *c, const struct bench_top *top)
 {
     double work = 0, bytes = 0;
@@ -89,7 +90,7 @@ static double divide_known(double a, double b)
     return a > 0 && b > 0 ? a / b : NAN;
 }
 
-/* Sets everything but the names. */
+/* Sets all fields of the line except the names. */
 static void set_cost(const struct op_cost *c, const char *unit, const struct bench_top *top,
                      double step, struct op_line *out)
 {
@@ -104,7 +105,8 @@ static void set_cost(const struct op_cost *c, const char *unit, const struct ben
     out->of_step = step > 0 ? count_seconds(c) / step : NAN;
 }
 
-/* "layer1.0.conv1" of its first parameter's name, else its layer's. */
+/* Sets the names of the line. A node has the name of its first parameter without the last part,
+ * such as "layer1.0.conv1", else the name of its layer. */
 static void set_name(const struct pp_model *m, const struct pp_node *n, struct op_line *out)
 {
     bool own = n->n_params > 0 && m->params[n->first_param].tied_to == 0; /* not another's name */
@@ -119,7 +121,8 @@ static void set_name(const struct pp_model *m, const struct pp_node *n, struct o
              plain ? "" : pp_activation_name(n->activation));
 }
 
-/* lines[n_nodes + 2] */
+/* Makes lines[n_nodes + 2]: one for each node, then one for all products and one for the whole
+ * step. */
 static void make_lines(const struct pp_model *m, const struct op_cost *costs,
                        const struct bench_top *ceilings, struct op_line *lines)
 {

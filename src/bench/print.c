@@ -12,7 +12,7 @@
 
 /* ---- axes */
 
-/* Does the key have a column of its own, or does the benchmark set it? */
+/* Returns whether the table has a column for the key, or the benchmark sets the key itself. */
 static bool has_own_column(const char *key)
 {
     return strncmp(key, "data.", 5) == 0 ||
@@ -124,7 +124,7 @@ static void print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
                      PP_LISTING_MARKDOWN, 0, f);
 }
 
-/* A device of its own. */
+/* Prints the ceilings of a device that has its own memory, if there is one. */
 static void print_device(const struct pp_device_ceilings *c, FILE *f)
 {
     const struct pp_column columns[] = {
@@ -172,7 +172,7 @@ static void print_reasons(const struct pp_bench *b, FILE *f)
     }
 }
 
-/* What of the same cores pays. */
+/* Prints which division of the cores into stages, replicas and threads is fastest. */
 static void print_fastest(const struct pp_bench *b, FILE *f)
 {
     struct pp_bench_figures one, best = {0}, g;

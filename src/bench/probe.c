@@ -53,7 +53,8 @@ static void add_counters(struct probe_report *to, const struct pp_exec_counters 
     to->last = c->train;
 }
 
-/* A device times the actions of few steps, for it costs time: the last ones of the warm-up. */
+/* Makes a device time its actions in the last steps of the warm-up. It times only these few,
+ * because timing takes time itself. */
 static int time_actions(struct meter *m, const struct position *p)
 {
     struct pp_exec_counters c;
@@ -66,7 +67,8 @@ static int time_actions(struct meter *m, const struct position *p)
     return 0;
 }
 
-/* The counters of the last step are taken on their own. */
+/* Runs the measured steps and takes their times. The counters of the last step are added separately
+ * from those of the steps before. */
 static int timed_steps(struct meter *m, struct position *p, struct probe_report *out)
 {
     struct probe *probe = m->probe;
@@ -122,7 +124,7 @@ static int put_together(const struct meter *m, const struct probe_report *all,
     return pp_forecast_explain(forecast, idle, &p->bubble);
 }
 
-/* Sends all reports to rank 0. Collective. */
+/* Gathers the reports of all ranks, which rank 0 puts together. Collective. */
 static int gather_reports(struct meter *m, const struct probe_report *mine)
 {
     const struct pp_layout *l = m->w->run->layout;

@@ -182,7 +182,7 @@ static const struct pp_column line_columns[] = {
     {"samples", LINE(samples), .json = true, .inner = sample_columns, .help = "the rounds"},
     {0}};
 
-/* The table of the rows, with a column for each axis. */
+/* Makes the columns of the table of rows, with one for each axis of the sweep. */
 static void make_columns(const struct bench_axes *axes, struct pp_column out[BENCH_COLUMNS_MAX])
 {
     int n = 0;

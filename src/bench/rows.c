@@ -65,7 +65,8 @@ static void take_over(struct pp_bench_row *row, const struct pp_config *cfg)
     snprintf(row->schedule, sizeof(row->schedule), "%.*s", PP_NAME_MAX - 1, cfg->pipeline.schedule);
 }
 
-/* How the ranks are started, by the number of processes there are (0: no MPI). */
+/* Chooses how the ranks of a row are started. `processes` is the number of processes that MPI has
+ * started, 0 without MPI. */
 static int choose_launch(struct pp_bench_row *row, int processes)
 {
     struct pp_config *cfg = row->cfg;
@@ -85,7 +86,7 @@ static int choose_launch(struct pp_bench_row *row, int processes)
     return 0;
 }
 
-/* See struct pp_bench_row. */
+/* Computes the member `bytes` of struct pp_bench_row, which is described there. */
 static double step_bytes(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
@@ -173,8 +174,8 @@ int pp_bench_check(struct pp_config *const *configs, int n)
 
 #define IDENTITY_MAX 160
 
-/* Prints everything that may change a bit of the weights, except the number of steps and how far a
- * row may differ from its reference. */
+/* Prints all settings that may change a bit of the weights, except the number of steps, train.exact
+ * and train.coalesce. */
 static int print_identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 {
     static const char *const keys[][2] = {{"train.exact", "on"}, {"train.coalesce", "0"}};
@@ -188,7 +189,7 @@ static int print_identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
     return 0;
 }
 
-/* The same training on one stage. */
+/* Makes the reference of a row: the same training on one stage. */
 static int make_reference(const struct pp_bench_row *row, int processes, struct pp_bench_row *out)
 {
     PP_OWN_MEMORY struct pp_config *cfg = NULL;

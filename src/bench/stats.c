@@ -27,7 +27,8 @@ int pp_bench_invalid(const struct pp_bench *b)
     return n;
 }
 
-/* The member of every sample that lies `offset` bytes in: its median over the rounds. */
+/* Returns the median over the rounds of a number that is `offset` bytes into every sample of the
+ * row. */
 static double median_of(const struct pp_bench *b, const struct pp_bench_row *row, size_t offset)
 {
     double values[ROUNDS_MAX];
@@ -37,7 +38,8 @@ static double median_of(const struct pp_bench *b, const struct pp_bench_row *row
     return pp_median(values, n);
 }
 
-/* The parts of one round, for medians of parts would not add up. */
+/* Returns the bubble of the round whose idle time is nearest the median; medians of its parts, each
+ * taken alone, would not add up. */
 static struct pp_bubble median_bubble(const struct pp_bench *b, const struct pp_bench_row *row)
 {
     double median = median_of(b, row, offsetof(struct pp_bench_sample, bubble.idle));
@@ -49,8 +51,8 @@ static struct pp_bubble median_bubble(const struct pp_bench *b, const struct pp_
     return row->samples[near].bubble;
 }
 
-/* Returns the median ratio of two rows over the rounds. Both ran in the same minute of a round, so what
- * disturbed the machine slowed down both. */
+/* Returns the median ratio of two rows over the rounds. Both ran in the same minute of a round, so
+ * what disturbed the machine slowed down both. */
 static double median_ratio(const struct pp_bench *b, const struct pp_bench_row *row,
                            const struct pp_bench_row *to)
 {
@@ -117,8 +119,8 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
 
 /* ---- confidence */
 
-/* Returns the probability between -t and t of Student's t with df degrees of freedom, by Simpson's rule
- * in the angle, where the density has no tails. */
+/* Returns the probability that Student's t with df degrees of freedom is between -t and t. It
+ * integrates by Simpson's rule over the angle, where the density has no tails. */
 static double probability_between(double t, double df)
 {
     double end = atan(t / sqrt(df)), h = end / PIECES, sum = 0;
@@ -130,7 +132,7 @@ static double probability_between(double t, double df)
     return 2 * sum * h / 3 * exp(log_scale) / sqrt(M_PI);
 }
 
-/* Returns the t with 95 % of the probability between -t and t. df >= 1. */
+/* Returns the t for which 95 % of the probability is between -t and t. df must be at least 1. */
 static double find_critical_t(double df)
 {
     double low = 1.9, high = 13;

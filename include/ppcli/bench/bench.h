@@ -119,24 +119,24 @@ struct pp_bench {
 };
 
 /*
- * Measure all rows. configs[n]: loaded configs, which differ in what a sweep changes only, not in
- * data or model; one with problems is skipped; what is left to a measurement (schedule = auto) is
- * chosen in them. Under an MPI launch: collective; rows with as many ranks as processes run as
- * processes, the others on rank 0 as threads when they have one rank, and else not at all.
- * A row that its schedule, its layout or the number of processes refuses is skipped and no failure,
- * a row that trains something else than its reference is invalid and no failure. Errors: those of
- * pp_train(). The caller owns *out: pp_bench_fini().
+ * Measures all rows. configs[n] are loaded configs, which differ only in what a sweep changes, not
+ * in data or model. One with problems is skipped. What a config leaves to a measurement (schedule =
+ * auto) is chosen in it. Under an MPI launch: collective; rows with as many ranks as processes run
+ * as processes, rows of one rank run on rank 0 as threads, and the others do not run. A row that
+ * its schedule, its layout or the number of processes refuses is skipped, and one that trains
+ * something else than its reference is invalid; neither is a failure. Errors: those of pp_train().
+ * The caller owns *out: pp_bench_fini().
  */
 int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_spec *spec,
                  struct pp_bench *out);
 void pp_bench_fini(struct pp_bench *bench);
 
-/* The ceilings of bench, those of the first device included. cpu_time: of one core in time of the
- * processor. Local. Errors: those of pp_ceilings_measure() and of the backend. */
+/* Measures the ceilings of bench, with those of the first device. `cpu_time` measures one core in
+ * time of the processor. Local. Errors: those of pp_ceilings_measure() and of the backend. */
 int pp_bench_ceilings(const struct pp_config *cfg, bool cpu_time, struct pp_bench *bench);
 
-/* Whether there is data and at least one row can run, before anything is measured. Errors:
- * PP_ECONFIG, those of the data. Local. */
+/* Checks that there are data and that at least one row can run, before anything is measured.
+ * Errors: PP_ECONFIG, those of the data. Local. */
 int pp_bench_check(struct pp_config *const *configs, int n);
 
 /*
@@ -163,7 +163,8 @@ struct pp_bench_figures {
     double relative;     /* median of the rounds' ratios to the first row that is valid */
 };
 
-/* PP_ECONFIG when no row ran, PP_ECHECK when one is wrong or slower than min_sps samples/s. */
+/* Fails with PP_ECONFIG if no row ran, and with PP_ECHECK if one is wrong or slower than min_sps
+ * samples/s. */
 int pp_bench_verdict(const struct pp_bench *b, double min_sps);
 
 /* What was measured where. Strings are the caller's or static. */
@@ -175,7 +176,8 @@ struct pp_bench_header {
     double load; /* average of the last minute before the start; negative: unknown */
 };
 
-/* Everything but version and commit, as it is now. Local. */
+/* Describes the program and the machine as they are now; version and commit are left as they are.
+ * Local. */
 void pp_bench_describe(const struct pp_config *cfg, bool whole_machine,
                        struct pp_bench_header *out);
 
@@ -185,20 +187,20 @@ enum pp_bench_format {
     PP_BENCH_CSV
 };
 
-/* Errors: PP_EIO. */
+/* Prints the result of a benchmark. Errors: PP_EIO. */
 int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
                    enum pp_bench_format format, FILE *f);
 
 /*
- * Compare two files written as JSON: for every row that both have, how much faster the new one is,
+ * Compares two files written as JSON: for every row that both have, how much faster the new one is,
  * with a confidence interval over the rounds. Errors: PP_ENOINPUT, PP_EFORMAT (not such a file),
  * PP_ERESOURCE (built without a JSON reader).
  */
 int pp_bench_compare(const char *old_path, const char *new_path, FILE *f);
 
 /*
- * Measure and print transfers of 64 B to 8 MiB between two processes where MPI started two, else
- * between two threads; as Markdown, or as JSON for every other format. same: see
+ * Measures and prints transfers of 64 B to 8 MiB, between two processes if MPI has started two,
+ * else between two threads; as Markdown, or as JSON for every other format. `same` is for
  * pp_transport_same(). Collective under an MPI launch. Errors: those of pp_handover_measure(),
  * PP_EUSAGE for another number of processes, PP_EIO.
  */
@@ -206,20 +208,21 @@ int pp_bench_handover(const struct pp_bench_header *h, const char *same,
                       enum pp_bench_format format, FILE *f);
 
 /*
- * Measure and print what F, I and W of each op of cfg's model take by themselves, for one
- * micro-batch, in this thread; as Markdown, or as JSON for every other format. Needs no data set.
- * Errors: those of pp_run_prepare() and of the backend, PP_EUSAGE under an MPI launch, PP_EIO.
- * Local. seconds: about so long for ten ops. ceilings: measure them too.
+ * Measures and prints what F, I and W of each op of cfg's model take by themselves, for one
+ * micro-batch, in this thread; as Markdown, or as JSON for every other format. Ten ops take about
+ * `seconds`. `ceilings` measures the ceilings, too. Needs no data set. Local. Errors: those of
+ * pp_run_prepare() and of the backend, PP_EUSAGE under an MPI launch, PP_EIO.
  */
 int pp_bench_ops(const struct pp_config *cfg, double seconds, bool ceilings,
                  const struct pp_bench_header *h, enum pp_bench_format format, FILE *f);
 
 /*
- * Writes this machine as a machine file, without [between], and sets p->cluster to it: peaks and bandwidth
- * are the ceilings of one rank, shares are what the ops of p->cfg's model reach when each runs by itself,
- * links are transfers between two threads, layers take what they take here. word: the config as it was
- * given. path: NULL or "-" for standard output. Takes a few seconds. Errors: as of pp_bench_ops(),
- * pp_bench_ceilings(), pp_handover_threads(), pp_best_measure(), and of the file. Local.
+ * Writes this machine as a machine file, without [between], and sets p->cluster to it: peaks and
+ * bandwidth are the ceilings of one rank, shares are what the ops of p->cfg's model reach when each
+ * runs by itself, links are transfers between two threads, layers take what they take here. word:
+ * the config as it was given. path: NULL or "-" for standard output. Takes a few seconds. Errors:
+ * as of pp_bench_ops(), pp_bench_ceilings(), pp_handover_threads(), pp_best_measure(), and of the
+ * file. Local.
  */
 struct pp_machine_plan;
 int pp_bench_machine(struct pp_machine_plan *p, const char *word, const char *path);
@@ -232,8 +235,8 @@ struct pp_bench_candidates {
     double seconds; /* of each, about */
 };
 
-/* The same with the first n_checked of a result, the config as it is and one stage with all cores, where
- * these can run; sets how they ran. Errors: as above. */
+/* Runs the first n_checked candidates of a result, the config as it is and one stage with all
+ * cores, if these can run, and sets in *r how they ran. Errors: those of pp_bench_candidates(). */
 int pp_bench_best_result(struct pp_best_result *r);
 
 #endif
