@@ -11,7 +11,8 @@
 
 #define MIB (1024.0 * 1024.0)
 
-/* "flops", "time", "equal", ...: how the layers of a candidate are cut. */
+/* Returns by which rule the layers of a candidate are cut, in the words of pipeline.assignment:
+ * "flops", "time", "equal", ... */
 static const char *cut_name(const struct pp_best_result *s, const struct pp_row *c)
 {
     enum pp_assignment said = s->spec.cfg->pipeline.assignment;
@@ -33,7 +34,8 @@ const char *pp_candidate_recompute(const struct pp_row *c, char out[32])
     return recompute == 0 ? "off" : recompute == n ? "all" : out;
 }
 
-/* The same, or what the config says. */
+/* Returns what a candidate recomputes, in a word: what pp_candidate_recompute() finds, or "all" or
+ * "layers" if the config has decided it. */
 static const char *recompute_name(const struct pp_best_result *s, const struct pp_row *c,
                                   char out[32])
 {
@@ -145,7 +147,7 @@ static void make_best_row(const struct pp_best_result *s, const char *number,
     snprintf(out->equals, sizeof(out->equals), c->also[0] ? "= %s" : "%s", c->also);
 }
 
-/* Row i of the result, from 0; its number counts from 1. */
+/* Makes the row of item i of the result. i counts from 0, the printed number from 1. */
 static void make_item(const struct pp_best_result *s, int i, struct best_row *out)
 {
     char number[16];
@@ -184,8 +186,8 @@ static void print_machine(const struct pp_best_result *s, FILE *f)
                 "transfers between MPI processes were not measured: times are those of threads\n");
 }
 
-/* One stage with all cores, then the fastest of each other number of stages and replicas. Returns the
- * number of rows, at most s->best.n + 1. */
+/* Makes a row for each way to divide the cores: one stage with all cores, then the fastest of each
+ * other number of stages and replicas. Returns the number of rows, at most s->best.n + 1. */
 static int make_ways(const struct pp_best_result *s, struct best_row *out)
 {
     const struct pp_rows *b = &s->best;
@@ -232,8 +234,8 @@ static int print_table(const struct pp_best_result *s, FILE *f)
     return 0;
 }
 
-/* The fastest with one (1), several (2) or any number (0) of stages and of replicas; threads 0: any.
- * NULL: there is none. */
+/* Returns the fastest row with one (1), several (2) or any number (0) of stages and of replicas,
+ * and with `threads` threads, 0 for any number. Returns NULL if there is none. */
 static const struct pp_row *find_way(const struct pp_rows *b, int p, int d, int threads)
 {
     for (const struct pp_row *c = b->items; c < b->items + b->n; c++)
@@ -243,7 +245,7 @@ static const struct pp_row *find_way(const struct pp_rows *b, int p, int d, int 
     return NULL;
 }
 
-/* Which way to divide the cores pays, and why. */
+/* Prints which way to divide the cores is fastest, and why. */
 static void print_verdict(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_rows *b = &s->best;
@@ -274,7 +276,7 @@ static void print_verdict(const struct pp_best_result *s, FILE *f)
     fprintf(f, "\n");
 }
 
-/* What the best is better than. */
+/* Prints how much faster the best row is than the config as it is. */
 static void print_gain(const struct pp_best_result *s, FILE *f)
 {
     int first = pp_best_result_first(s);
@@ -305,7 +307,8 @@ static void print_gain(const struct pp_best_result *s, FILE *f)
     fprintf(f, "\n");
 }
 
-/* What trains with d, which is chosen: with the words of the command line, which may be needed. */
+/* Prints the command that trains with the chosen division d. It repeats the settings of the user's
+ * command line, because they may be needed. */
 static int print_command(const struct pp_best_result *s, const struct pp_division *d, bool threads,
                          FILE *f)
 {
@@ -324,7 +327,8 @@ static int print_command(const struct pp_best_result *s, const struct pp_divisio
     return 0;
 }
 
-/* What limits the first row, and its section for a file. */
+/* Prints what limits the best row, the command that trains with it, and its lines for a config
+ * file. */
 static int print_winner(const struct pp_best_result *s, FILE *f)
 {
     static const char *const hold[] = {"stages of a replica", "replicas of a stage"};

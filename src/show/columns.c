@@ -37,7 +37,7 @@ static bool is_number(const struct pp_column *c)
     return c->kind >= PP_CELL_INT && c->kind <= PP_CELL_REAL;
 }
 
-/* Does the row have this value? */
+/* Returns whether the row has a value in this column. */
 static bool has_value(const struct pp_column *c, const void *row)
 {
     const char *at = (const char *)row + c->offset;
@@ -117,7 +117,7 @@ void pp_document_json(const struct pp_column *columns, const void *row, FILE *f)
 
 /* ---- CSV */
 
-/* In quotes where a comma, a quote or a line end asks for it. */
+/* Writes a field of a CSV file, in quotes if it contains a comma, a quote or a line end. */
 static void put_field(FILE *f, const char *text)
 {
     if (!strpbrk(text, ",\"\n\r")) {
@@ -180,7 +180,7 @@ static void print_number(const struct pp_column *c, double x, char out[CELL_MAX]
 #pragma GCC diagnostic pop
 }
 
-/* The cell of a row, or, where row is NULL, the title. */
+/* Returns the text of a row's cell or, if row is NULL, the title of the column. */
 static const char *cell_text(const struct pp_column *c, const void *row, char out[CELL_MAX])
 {
     const void *at = (const char *)row + c->offset;
@@ -238,7 +238,8 @@ static void print_markdown(const struct pp_column *columns, const struct pp_list
     }
 }
 
-/* Two blanks between columns, or one where that makes a table fit into the width of text. */
+/* Returns how many blanks are between columns: two, or one if only then the table fits into the
+ * width of text. */
 static int choose_gap(const struct pp_column *columns, const struct pp_listing *rows, int indent)
 {
     int width = indent, n = 0;

@@ -15,7 +15,8 @@ struct picture {
     const void *ctx;
 };
 
-/* in: the SVG. The command has no word of the user's. PNG: three pixels for each of the picture's. */
+/* Converts the SVG in `in` with rsvg-convert and writes the result to `out`. A PNG has three times
+ * the picture's width and height in pixels. No text of the user is in the shell's command. */
 static int run_rsvg(const char *format, FILE *in, FILE *out)
 {
     char command[128];

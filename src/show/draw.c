@@ -47,7 +47,8 @@ bool draw_is_even(const double *x, int step, int n)
     return true;
 }
 
-/* "1", or "2,1,1,1", or the first eight; `times` each. */
+/* Appends a list of numbers, each multiplied by `times`: one number if all are equal ("1"), else
+ * the first eight ("2,1,1,1"). */
 static void add_list(const double *x, int step, int n, int times, char *out, size_t bytes)
 {
     bool even = draw_is_even(x, step, n);

@@ -33,7 +33,7 @@ struct pp_lanes {                                /* nothing is owned */
     const struct pp_lane *lanes;      /* [n] */
     const struct pp_lane_cell *cells; /* of the first lane, of the second, ... */
 };
-/* Errors: PP_EIO. Local. */
+/* Draws lanes as SVG. Errors: PP_EIO. Local. */
 int pp_picture_lanes(const struct pp_lanes *p, const struct pp_look *look, FILE *f);
 struct pp_curve {
     char name[PP_CURVE_NAME];
@@ -47,28 +47,28 @@ struct pp_curves { /* nothing is owned */
     bool bars;
     const struct pp_curve *curves; /* [n] */
 };
-/* Errors: PP_EIO. Local. */
+/* Draws curves as SVG. Errors: PP_EIO. Local. */
 int pp_picture_curves(const struct pp_curves *p, const struct pp_look *look, FILE *f);
 
 /*
- * Ranks down, time across, a cell as wide as it lasts, "." where a rank waits; above it the shape,
- * the makespan and the bubble, before each row the rank's peak. As wide as the labels need, and
- * narrower, with shorter labels, where `columns` says so. Errors: PP_EIO, PP_ERESOURCE, PP_ECONFIG
- * when it would be wider than any line can be.
+ * Draws the plan as text: ranks down, time across, a cell as wide as it lasts, "." where a rank
+ * waits; above it the shape, the makespan and the bubble, before each row the rank's peak. It is as
+ * wide as the labels need or, with shorter labels, as narrow as `columns` asks for. Errors: PP_EIO,
+ * PP_ERESOURCE, PP_ECONFIG if it would be wider than any line can be.
  */
 int pp_draw_grid(const struct pp_drawing *d, FILE *f);
-/* The grid of pp_sim_textbook(). Errors: as above. */
+/* Draws the grid of pp_sim_textbook(). Errors: those of pp_draw_grid(). */
 int pp_draw_textbook(const struct pp_plan *plan, FILE *f);
 
-/* The picture as SVG. Errors: PP_EIO. */
+/* Draws the plan as SVG. Errors: PP_EIO. */
 int pp_draw_svg(const struct pp_drawing *d, FILE *f);
 
-/* Trace events as in ppcli/sim/trace.h: a slice for every action (two for a B: I and W) and for every
- * wait, an arrow for every message; one unit of time is 1 ms. Errors: PP_EIO. */
+/* Writes trace events as in ppcli/sim/trace.h: a slice for every action (two for a B: I and W) and
+ * for every wait, an arrow for every message. One unit of time is 1 ms. Errors: PP_EIO. */
 int pp_draw_trace(const struct pp_drawing *d, FILE *f);
 
-/* Shape, costs, makespan, the bubble, the two of the zero-bubble papers and each rank's figures as
- * one object. Errors: PP_EIO. */
+/* Writes one JSON object: shape, costs, makespan, the bubble, the two bubbles of the zero-bubble
+ * papers and each rank's figures. Errors: PP_EIO. */
 int pp_draw_json(const struct pp_drawing *d, FILE *f);
 
 #endif

@@ -18,8 +18,8 @@
 #define INK_NONE 0 /* else 1 + op * PP_DRAW_SHADES + shade, */
 #define INK_ODD 64 /* plus this for odd micro-batches: cells that touch stay apart */
 
-/* Of the 256 terminal colours: F blue, I teal, W amber, B green, R grey, G and T pink, a darker one for each
- * chunk. */
+/* Of the 256 terminal colours: F blue, I teal, W amber, B green, R grey, G and T pink, a darker one
+ * for each chunk. */
 static const uint8_t paper[PP_OPS][PP_DRAW_SHADES] = {
     {117, 75, 69, 105},   {123, 80, 73, 66},    {223, 215, 179, 137}, {157, 114, 71, 65},
     {153, 147, 146, 104}, {225, 219, 183, 182}, {218, 212, 176, 175}};
@@ -36,7 +36,7 @@ struct grid {
     uint8_t *ink;
 };
 
-/* The columns before the cells: rank, peak and, where it is known, memory. */
+/* Computes the widths of the columns before the cells: rank, peak and, if it is known, memory. */
 static void measure_head(struct grid *g)
 {
     const struct pp_drawing *d = g->d;
@@ -92,8 +92,8 @@ static int measure_cells(struct grid *g)
     return 0;
 }
 
-/* The cell from column `from` to before column `to`. The last column is left free where the label
- * does not need it, so that neighbours stay apart. */
+/* Draws an action's cell from column `from` to the one before column `to`. If the label does not
+ * need the last column, it stays blank, so that neighbours are apart. */
 static void draw_cell(struct grid *g, const struct pp_action *a, int from, int to)
 {
     char label[PP_CELL_LABEL];

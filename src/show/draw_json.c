@@ -6,7 +6,7 @@
 #include "ppcli/base/base.h"
 #include "results.h"
 
-/* Slots of the channels that end at a rank: the messages it can hold. */
+/* Returns how many messages a rank can hold: the slots of the channels that end at it. */
 static int64_t message_slots(const struct pp_plan *plan, int rank)
 {
     int64_t n = 0;
@@ -46,7 +46,7 @@ struct plan_document {
     struct pp_listing ranks;
 };
 
-/* Prints one number, of a whole rank, where all are the same; else a number for each. */
+/* Prints n costs: as one number, the cost of a whole rank, if all are equal, else as a list. */
 static void print_cost(struct pp_json *j, const char *name, const double *x, int step, int n,
                        int share)
 {

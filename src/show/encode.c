@@ -56,8 +56,9 @@ static void put_action(const struct report_slice *s, double tick, long long *now
     *last = (struct last){s->mb, ticks};
 }
 
-/* One rank: its actions, the virtual stage of each chunk, and the seconds of each kind and of all
- * from the first start to the last end, which count every action. */
+/* Writes one rank: its actions, the virtual stage of each chunk, the seconds of each kind of
+ * action, and the seconds from the first start to the last end. The seconds also count actions that
+ * are not written. */
 static void put_rank(const struct report_slice *slices, int n, double tick, enum detail detail,
                      struct pp_json *j)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The build, the machine and what there is to compute on and to connect ranks with, for a bug report. What
- * is missing is said together with what would bring it.
+ * The build, the machine and what there is to compute on and to connect ranks with, for a bug
+ * report. What is missing is said together with what would bring it.
  */
 #include "results.h"
 
@@ -113,7 +113,7 @@ static void put_fact(void *ctx, const char *what, const char *text)
         fprintf(s->f, "  %-14s %s\n", what, text);
 }
 
-/* A row for the cores of each cache. */
+/* Adds a row for the cores of each cache to the sheet. */
 static int show_cores(struct sheet *s)
 {
     struct pp_cpu_mask mask;
@@ -150,7 +150,8 @@ static void text_machine(const struct pp_machine *m, struct sheet *s)
     }
 }
 
-/* With the library that a transport of devices would load, or why it could not. */
+/* Adds the versions of the backend's libraries to the sheet. For devices it also adds the library
+ * that each of their transports would load, or why it cannot be loaded. */
 static void put_versions(const struct found *of, struct sheet *s)
 {
     const struct pp_transport_ops *t;

@@ -24,7 +24,7 @@ static int stage_of_layer(const struct pp_layout *l, int layer)
 
 /* ---- text */
 
-/* What somebody said; with -v every key. */
+/* Prints the keys that are not at their defaults; with -v all keys. */
 static int print_config(const struct pp_config *cfg, FILE *f)
 {
     char section[PP_NAME_MAX] = "";
@@ -53,7 +53,7 @@ static int print_config(const struct pp_config *cfg, FILE *f)
     return 0;
 }
 
-/* "linear + relu", "9 ops" */
+/* Describes the op of a layer, as in "linear + relu", or how many ops it has, as in "9 ops". */
 static void describe_kind(const struct pp_model *m, const struct pp_layer *l, char *out,
                           size_t bytes)
 {
@@ -67,7 +67,8 @@ static void describe_kind(const struct pp_model *m, const struct pp_layer *l, ch
     }
 }
 
-/* As PyTorch counts them: without running statistics, and tied ones once. */
+/* Counts the parameters of the layers first to last as PyTorch does: running statistics do not
+ * count, and tied parameters count once. */
 static size_t count_parameters(const struct pp_model *m, int first, int last)
 {
     const struct pp_layer *end = &m->layers[last];
@@ -111,7 +112,7 @@ static const struct pp_column layer_columns[] = {
     {"stage", "stage", LAYER(stage), .has = is_layer, .help = "its virtual stage"},
     {0}};
 
-/* rows[n_layers + 1]: the layers, and their sum. */
+/* Makes rows[n_layers + 1]: the layers, and their total. */
 static void make_layers(const struct pp_run *run, struct layer_row *rows)
 {
     const struct pp_model *m = run->model;
@@ -170,13 +171,13 @@ static double stage_work(const struct pp_explained *e, int s, size_t *params)
     return flops;
 }
 
-/* Of one micro-batch, from stage s to the next. */
+/* Returns the bytes of one micro-batch that stage s sends to the next stage. */
 static size_t boundary_bytes(const struct pp_layout *l, int s)
 {
     return pp_layout_message_bytes(l, 2 * s, l->max_rows);
 }
 
-/* The layer of the copy, and the floats. */
+/* Returns the name of the layer that has the copy of a tied parameter. *out becomes the copy. */
 static const char *tie_of(const struct pp_layout *l, int tie, const struct pp_param **out)
 {
     int i = 0;
@@ -230,7 +231,8 @@ static const struct pp_column stage_columns[] = {
     {NULL, "names", STAGE(names)},
     {0}};
 
-/* rows[n_virtual]. Returns how even the work is: 1 if all stages have the same. */
+/* Makes rows[n_virtual], one for each stage. Returns how even the work is: 1 if all stages have the
+ * same. */
 static double make_stages(const struct pp_explained *e, struct stage_row *rows)
 {
     const struct pp_layout *l = e->run.layout;
@@ -318,7 +320,7 @@ static bool uses_recompute(const struct pp_explained *e)
     return e->run.cfg->pipeline.recompute[0] != '\0';
 }
 
-/* rows[n] */
+/* Makes rows[n], one for each rank. */
 static void make_ranks(const struct pp_explained *e, int n, struct rank_row *rows)
 {
     for (int r = 0; r < n; r++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures of runs for documents: a step measured and simulated, the loss, the bubble of each rank. */
+/* Pictures of runs for documents: a step measured and simulated, the loss, the bubble of each
+ * rank. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@
 #define POINTS_MAX 1500     /* of a curve */
 #define BARS_MAX 64
 
-/* The lanes of a half, after a heading; adds to p->n, and to *n of the cells. */
+/* Adds a heading and one lane for each rank of a step (measured or simulated) to `lanes`, which
+ * p->n counts, and its actions to `cells`, which *n counts. */
 static void add_half(const struct report_half *h, const char *heading, struct pp_lanes *p,
                      struct pp_lane *lanes, struct pp_lane_cell *cells, int *n)
 {
@@ -109,7 +111,8 @@ static int draw_bubble(struct pp_report *r, const struct pp_look *look, FILE *f)
     return pp_picture_curves(&p, look, f);
 }
 
-/* A curve of one key, where records have it. */
+/* Adds the curve of one key over the steps. If no record has the key, the curve is empty and loses
+ * its name. */
 static int add_curve(struct pp_curves *p, struct pp_curve *c, const json_t *records,
                      const char *key)
 {

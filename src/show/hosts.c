@@ -100,7 +100,8 @@ static int print_hosts_json(const struct pp_preflight *p, FILE *f)
     return 0;
 }
 
-/* NULL: all hosts that say it say the same; else the two that differ first. */
+/* Finds two hosts that disagree about a fact. *first is the first host that says anything about it;
+ * returns the first host that says something else, or NULL if all agree. */
 static const struct pp_host_facts *find_other(const struct pp_preflight *p, int fact,
                                               const struct pp_host_facts **first)
 {

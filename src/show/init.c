@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The config that ppcli init prints: a perceptron for data that were looked at; of floats also what would
- * bring them to where a network learns well. */
+/* The config that ppcli init prints: a perceptron for data that were looked at; of floats also what
+ * would bring them to where a network learns well. */
 #include "ppcli/show/results.h"
 
 #include <math.h>
@@ -33,8 +33,8 @@ static void look_at_columns(const struct pp_dataset *ds, int n, struct column *o
     }
 }
 
-/* One scale for all columns leaves each of them at least a third of what it makes of the whole range:
- * about as wide, about the same place. A column of one value is not an input. */
+/* Returns whether one scale is good enough for all columns: each has at least a third of the range
+ * that all have together. A column with only one value does not count. */
 static bool are_alike(const struct column *of, int n, double range)
 {
     for (int i = 0; i < n; i++)
@@ -43,7 +43,8 @@ static bool are_alike(const struct column *of, int n, double range)
     return true;
 }
 
-/* In as many digits as it takes to be near enough: a mean of 1,700,000,123 with a deviation of 10 in ten. */
+/* Prints a value with as few digits as bring it within `enough` of the exact one: a mean of
+ * 1,700,000,123 with a deviation of 10 takes ten digits. */
 static void print_near(FILE *f, double value, double enough)
 {
     char text[40];
@@ -54,7 +55,7 @@ static void print_near(FILE *f, double value, double enough)
     fprintf(f, " %s", text);
 }
 
-/* means[n], stds[n], as keys. */
+/* Prints means[n] and stds[n] as keys of a config, commented out. */
 static void print_keys(FILE *f, const double *means, const double *stds, int n)
 {
     for (int k = 0; k < 2; k++) {
@@ -78,7 +79,7 @@ static int print_columns(FILE *f, const struct column *of, int n, int rows)
     return 0;
 }
 
-/* As comments, with keys where the range is wide. */
+/* Prints the range of the values as a comment, with keys that scale them if the range is wide. */
 static int print_range(const struct pp_dataset *ds, FILE *f)
 {
     bool flat = ds->shape.n == 1;

@@ -36,7 +36,8 @@ struct tensor_row {
     bool is_readable;
 };
 
-/* The name as a terminal may have it; in quotes where its end could not be seen. */
+/* Writes the name of a tensor so that it is safe on a terminal, in quotes if its end could not be
+ * seen. */
 static void show_name(const struct pp_st_tensor *t, char out[NAME_BYTES])
 {
     char plain[NAME_BYTES - 2];
@@ -101,7 +102,8 @@ static void print_state(const struct pp_ckpt_state *s, FILE *f)
     fprintf(f, "\n");
 }
 
-/* Types that no parameter can be read from, each once. */
+/* Prints how many tensors have types from which ppcli cannot read a parameter, and each of these
+ * types once. */
 static void print_unreadable(const struct pp_ckpt *ck, FILE *f)
 {
     char types[256] = "";

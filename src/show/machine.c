@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ppcli estimate found: its columns, remarks, the first row in words that start it, and a page. */
+/* What ppcli estimate found: its columns, remarks, the first row in words that start it, and a
+ * page. */
 #include "results.h"
 
 #include <string.h>
@@ -20,7 +21,8 @@ static bool runs_on(const struct pp_row *r, int system)
     return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->d, pp_plan_systems[system]);
 }
 
-/* "-mt-": the systems that train this row. */
+/* Writes which systems can train this row, a letter for each, or '-' for one that cannot:
+ * "-mt-". */
 static void find_systems(const struct pp_row *r, char out[PP_PLAN_SYSTEMS + 1])
 {
     for (int i = 0; i < PP_PLAN_SYSTEMS; i++)
@@ -154,7 +156,7 @@ const struct pp_column pp_machine_columns[] = {
     {"text", RESULT(text), .optional = true, .help = "of a page only: all of it as text"},
     {0}};
 
-/* Sets what people read. */
+/* Sets the fields of a row that are texts for people. */
 static void set_texts(const struct pp_machine_plan *p, const struct pp_row *r,
                       struct machine_row *out)
 {
@@ -196,7 +198,8 @@ static void make_machine_row(const struct pp_machine_plan *p, const struct pp_ro
     set_texts(p, r, out);
 }
 
-/* rows[p->found.n] */
+/* Makes rows[p->found.n], one for each plan found, and returns them with what is printed once for
+ * all. */
 static struct machine_rows make_machine_rows(const struct pp_machine_plan *p,
                                              struct machine_row *rows)
 {
@@ -246,7 +249,8 @@ static const struct pp_row *fastest_of(const struct pp_machine_plan *p, bool div
     return best;
 }
 
-/* Numbers of pieces that cut the blocks evenly: "16 or 20 stages divide 80 layers". */
+/* Prints hints: whether tensor parallelism or fewer ranks would be faster, and which numbers of
+ * pieces cut the blocks evenly ("16 or 20 stages divide 80 layers"). */
 static void print_hints(const struct pp_machine_plan *p, FILE *f)
 {
     const struct pp_row *with = fastest_of(p, true), *without = fastest_of(p, false);
@@ -269,7 +273,8 @@ static void print_hints(const struct pp_machine_plan *p, FILE *f)
         fprintf(f, " stages divide %d blocks.\n", blocks);
 }
 
-/* "2*17 1*47": layers of each piece, how often. */
+/* Prints the cut as "2*17 1*47": the layers of a piece, times the number of such pieces in a
+ * row. */
 static void print_cut(const struct pp_row *c, FILE *f)
 {
     int n = c->d.stages * c->d.chunks, column = 0;
@@ -353,7 +358,8 @@ static int draw_plan(const struct pp_plan *plan, const struct pp_sim_costs *cost
     return pp_draw_trace(&d, ctx);
 }
 
-/* The trace of the first row's step, or, where that would be a large picture, of fewer micro-batches. */
+/* Draws the trace of the first row's step, with fewer micro-batches if the picture would be
+ * large. */
 static int draw_first(const void *plan, FILE *f)
 {
     const struct pp_machine_plan *p = plan;
@@ -378,7 +384,8 @@ static int draw_first(const void *plan, FILE *f)
     return pp_estimate(&spec, &d, false, &e);
 }
 
-/* The table as people read it in a terminal, with the lines that start the first own row. */
+/* Prints the table for a terminal, and the lines of a config for the first row that ppcli itself
+ * can run. */
 static int print_machine_text(const void *rows, FILE *f)
 {
     const struct machine_rows *r = rows;

@@ -23,7 +23,8 @@ double report_short(double value)
     return strtod(text, NULL);
 }
 
-/* A value as it was read, lists cut; null where it is absent or too large. */
+/* Writes a value as it was read, but with long lists cut. Writes null if it is absent or too
+ * large. */
 static int put_value(const char *key, json_t *value, struct pp_json *j)
 {
     size_t flags = JSON_COMPACT;
@@ -48,7 +49,7 @@ static int put_value(const char *key, json_t *value, struct pp_json *j)
     return 0;
 }
 
-/* One list for each key: what all records say to it. */
+/* Writes one list for each key: its value in every record. */
 static int put_records(const char *key, json_t **records, size_t most, struct pp_json *j)
 {
     static const char *const keys[] = {"step",
@@ -82,7 +83,7 @@ static int put_records(const char *key, json_t **records, size_t most, struct pp
     return 0;
 }
 
-/* Of every file of the run: what of it is missing here. */
+/* Writes for every file of the run what is missing in it. */
 static void put_lost(const struct pp_report *r, struct pp_json *j)
 {
     pp_json_array(j, "lost");
@@ -120,7 +121,8 @@ static int put_run(struct pp_report *r, int runs, struct pp_json *j)
     return 0;
 }
 
-/* Speed and bubble over each key that varies, and the rows. */
+/* Writes the result of a benchmark: pictures of speed and bubble over each key that varies, and the
+ * rows. */
 static int put_sweep(struct pp_report *r, struct pp_json *j)
 {
     static const struct pp_look plain = {.width = 0};
@@ -167,7 +169,8 @@ static int print_data(const void *view, FILE *f)
     return 0;
 }
 
-/* In JSON these characters are only in texts, where an escape means the same. */
+/* Writes a JSON text so that it can be part of an HTML page: <, >, & and two Unicode line ends
+ * become escapes. They occur only inside strings, where an escape means the same. */
 void report_put_json(const char *text, FILE *f)
 {
     for (const char *p = text; *p; p++) {

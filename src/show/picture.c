@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes and curves on a white sheet. Colours of cells are classes: each kind has a band of lightness of
- * its own, so that grey prints tell kinds apart (F lightest, then I, B, W; R, G and T are hatched), and
- * the chunks of a rank differ in hue. A curve has its own colour, dashes and marker.
+ * Lanes and curves on a white sheet. Colours of cells are classes: each kind has a band of
+ * lightness of its own, so that grey prints tell kinds apart (F lightest, then I, B, W; R, G and T
+ * are hatched), and the chunks of a rank differ in hue. A curve has its own colour, dashes and
+ * marker.
  */
 #include "draw_impl.h"
 #include "draw.h"
@@ -66,7 +67,7 @@ static void put_text(const struct sheet *s, const char *class, double x, double 
     fputs("</text>\n", s->f);
 }
 
-/* Text from y on, in as many lines as it needs; returns the y below. */
+/* Draws text from y on, in as many lines as it needs. Returns the y below it. */
 static double put_words(const struct sheet *s, const char *class, double letter, double y,
                         const char *text)
 {
@@ -108,7 +109,7 @@ static void put_style(FILE *f)
     fputs("</defs>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n", f);
 }
 
-/* Begins the picture; returns the y below title and figures. */
+/* Begins the picture with its title and its figures. Returns the y below them. */
 static double put_head(const struct sheet *s, const char *title, const char *figures)
 {
     char own[512];
@@ -130,8 +131,8 @@ static double put_head(const struct sheet *s, const char *title, const char *fig
                : MARGIN;
 }
 
-/* Where an entry of a legend begins, which is put into the next line where it does not fit; x is moved
- * past it. */
+/* Returns the x where an entry of a legend begins, and moves *x past the entry. If it does not fit
+ * into the line, *x and *y first move to the next line. */
 static double place_entry(const struct sheet *s, double *x, double *y, double wide)
 {
     if (*x > MARGIN && *x + wide > s->width - MARGIN) {
@@ -142,7 +143,8 @@ static double place_entry(const struct sheet *s, double *x, double *y, double wi
     return *x - wide - 14;
 }
 
-/* The least of 1, 2, 5 times a power of ten that cuts `length` into at most `most` pieces. */
+/* Returns the least of 1, 2, 5 times a power of ten that cuts `length` into at most `most`
+ * pieces. */
 static double find_step(double length, double most)
 {
     double power = pow(10, floor(log10(length / most))), part = length / most / power;
@@ -196,7 +198,7 @@ static void put_cell(const struct band *b, const struct pp_lane_cell *c, double 
                  SIZE_MAX);
 }
 
-/* All lanes; returns the y below. */
+/* Draws all lanes. Returns the y below them. */
 static double put_lanes(struct band *b, double y)
 {
     const struct pp_lane_cell *c = b->p->cells;
@@ -388,7 +390,7 @@ static void put_curve(const struct plot *q, int k)
     fputs("\"/>\n", q->s.f);
 }
 
-/* Returns the y below. */
+/* Draws the legend with the names of the curves. Returns the y below it. */
 static double put_names(const struct plot *q, double y)
 {
     double x = MARGIN;

@@ -14,7 +14,8 @@
 #include "ppcli/base/base.h"
 #include "report.h"
 
-/* As published, where a plan for training puts descending gradients in another order. */
+/* Prints the plan as CSV. A schedule with descending gradients is printed as published, because the
+ * plan for training has them in another order. */
 static int print_csv(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
@@ -41,7 +42,7 @@ static int draw_trace(const void *drawing, FILE *f)
     return pp_draw_trace(drawing, f);
 }
 
-/* The page of `ppcli report`, of the plan's trace. */
+/* Prints the page of `ppcli report` for the plan's trace. */
 static int print_page(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
@@ -66,7 +67,8 @@ static const struct format {
     {"png", true, pp_draw_svg},
 };
 
-/* What COLUMNS says, else the width of the terminal, else no limit. */
+/* Returns the width for a table in columns: COLUMNS if it is set, else the width of the terminal,
+ * else 0 for no limit. */
 static int find_width(void)
 {
     const char *text = getenv("COLUMNS");

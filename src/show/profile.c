@@ -141,7 +141,7 @@ static void make_others(const struct pp_profiled *s, struct other_row *out)
     }
 }
 
-/* Shows the first ones, and the first ones with an even cut. */
+/* Prints the first other plans with the cut of the profile, and the first ones with an even cut. */
 static int print_others(const struct pp_profiled *s, FILE *out)
 {
     PP_TAKE(struct other_row, all, s->n + 1);
@@ -173,7 +173,8 @@ struct rank_row {
     const struct pp_profile_range *ranges; /* [PP_OPS] */
 };
 
-/* The five numbers of an action, whose letter is the key; nothing where the rank has no such action. */
+/* Writes the five numbers for the times of an action, whose letter is the key. Writes nothing if
+ * the rank has no such action. */
 static void put_range(const void *row, const char *key, struct pp_json *j)
 {
     const struct rank_row *r = row;
@@ -269,7 +270,8 @@ static int print_profile_json(const struct pp_profiled *s, FILE *out)
 
 /* ---- page */
 
-/* A measured action as the page has them: a B is its I and its W. */
+/* Adds a measured action to the trace that the page shows. A B becomes an I and a W of half its
+ * time each. */
 static void put_measured(const struct pp_profiled *s, int rank, int k, double zero,
                          struct pp_chrome *c)
 {

@@ -57,8 +57,8 @@ static int take_line(struct pp_report *r, char *text, struct report_lost *lost,
     return rc < 0 ? rc : 0;
 }
 
-/* Calls take() for every line of a file that holds an object, with or without the commas and brackets
- * of an array of them; take() returns 1 for one that is damaged. */
+/* Calls take() for every line of a file that holds a JSON object. The objects may form an array,
+ * with its commas and brackets. take() returns 1 if an object is damaged. */
 static int take_objects(struct pp_report *r, FILE *f, struct report_lost *lost,
                         int (*take)(struct pp_report *r, json_t *o))
 {
@@ -109,7 +109,8 @@ int report_thin(json_t **records)
     return 0;
 }
 
-/* A run that went back: what it had recorded from there on did not count. */
+/* Removes the records from `from` on: the run went back to an earlier step, so that they do not
+ * count. */
 static void forget_from(json_t *records, const char *key, double from)
 {
     size_t n = json_array_size(records);
@@ -169,7 +170,8 @@ static int read_summary(struct pp_report *r, const char *path)
     return 0;
 }
 
-/* Of a run without summary: what the rings of its ranks show now. */
+/* Returns the state of a run without a summary, by what the rings of its ranks show now: "running",
+ * "killed", "failed" or "stopped"; NULL if that is not known. */
 static const char *read_end(const struct pp_report *r)
 {
     struct pp_diagnosis d;
@@ -246,7 +248,7 @@ static int read_trace(struct pp_report *r, FILE *f)
                : pp_fail(PP_EFORMAT, "%s is neither a run folder nor a trace", r->dir);
 }
 
-/* JSON of `ppcli bench`. */
+/* Reads the JSON of `ppcli bench` without the samples of its rows. */
 static int read_bench(struct pp_report *r)
 {
     PP_OWN_MEMORY char *text = NULL;
@@ -276,7 +278,7 @@ static int read_path(struct pp_report *r)
 
 /* ---- life */
 
-/* What `f` holds, or, where that is NULL, the file or folder `path`. */
+/* Opens a report of what `f` holds or, if that is NULL, of the file or folder `path`. */
 static int open_report(const char *path, FILE *f, struct pp_report **out)
 {
     struct pp_report *r;

@@ -53,38 +53,43 @@ double report_number(const json_t *object, const char *key);
 const char *report_text(const json_t *object, const char *key); /* "" when there is none */
 double report_short(double value);                              /* to six digits */
 
-/* A trace event. Errors: PP_ERESOURCE. */
+/* Adds a trace event to the report. Errors: PP_ERESOURCE. */
 int report_take_event(struct pp_report *r, json_t *o);
-/* After the last event: one step stays, sorted by rank and start, from time 0 on. */
+/* Ends the timeline after its last event: keeps one step, sorted by rank and start, from time 0
+ * on. */
 void report_end_timeline(struct pp_report *r);
 
-/* Halves a list of records: of every four the ones with the least and the greatest loss stay, and
- * the last one. Errors: PP_ERESOURCE. */
+/* Halves a list of records. Of every four it keeps the two with the least and the greatest loss,
+ * and it keeps the last record. Errors: PP_ERESOURCE. */
 int report_thin(json_t **records);
 
-/* A half as an object, in at most `budget` bytes. Errors: PP_ERESOURCE. */
+/* Writes a step (measured or simulated) as an object, in at most `budget` bytes. Errors:
+ * PP_ERESOURCE. */
 int report_put_half(const char *key, const struct report_half *h, size_t budget, struct pp_json *j);
 
-/* A result of bench as curves of its speed or bubble. over: number of a key; -1: the first that varies.
- * Errors: PP_EUSAGE for a key that does not vary; PP_ECONFIG (too many curves), PP_ERESOURCE, PP_EIO. */
+/* A result of bench as curves of its speed or bubble. over: number of a key; -1: the first that
+ * varies. Errors: PP_EUSAGE for a key that does not vary; PP_ECONFIG (too many curves),
+ * PP_ERESOURCE, PP_EIO. */
 #define REPORT_SWEEP_KEYS 4
 extern const char *const report_sweep_keys[REPORT_SWEEP_KEYS]; /* as PP_SWEEP_KEYS */
 int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp_look *look,
                       FILE *f);
 
-/* pp_report_open() of a trace that is open already; f stays the caller's. */
+/* Opens a report as pp_report_open() does, but of a trace that is open already; f stays the
+ * caller's. */
 int report_open_trace(FILE *f, const char *name, struct pp_report **out);
 
-/* Writes the page of the trace that draw(ctx, trace) writes. name: of the page. rows: NULL, or the
- * JSON of ppcli estimate, which the page shows as a table. Errors: those of draw(), PP_EFORMAT, PP_EIO,
- * PP_ERESOURCE. Local. */
+/* Writes the page of the trace that draw(ctx, trace) writes. `name` is that of the page. `rows` is
+ * NULL, or the JSON of ppcli estimate, which the page shows as a table. Errors: those of draw(),
+ * PP_EFORMAT, PP_EIO, PP_ERESOURCE. Local. */
 int report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx, const char *name,
                        const char *rows, FILE *f);
 
-/* Sets *out, which the caller frees, to what draw(ctx) writes. Errors: those of draw(), PP_ERESOURCE. */
+/* Sets *out, which the caller frees, to what draw(ctx) writes. Errors: those of draw(),
+ * PP_ERESOURCE. */
 int report_draw_text(int (*draw)(const void *ctx, FILE *f), const void *ctx, char **out);
 
-/* JSON text as a <script> of a page may hold it: no '<', '>' or '&'. */
+/* Writes a JSON text as a <script> of a page may hold it: without '<', '>' or '&'. */
 void report_put_json(const char *text, FILE *f);
 
 #endif

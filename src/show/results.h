@@ -6,7 +6,7 @@
 #include "ppcli/show/columns.h"
 #include "ppcli/show/results.h"
 
-/* "off", "all", or how many of the chunks are computed again: "1 of 4". */
+/* Returns what a candidate recomputes: "off", "all", or how many of the chunks, as in "1 of 4". */
 const char *pp_candidate_recompute(const struct pp_row *c, char out[32]);
 
 extern const struct pp_column pp_bubble_columns[]; /* of struct pp_bubble */

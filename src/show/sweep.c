@@ -34,7 +34,8 @@ static void get_value(const json_t *row, int key, char out[PP_CELL_LABEL])
     pp_text_plain(out);
 }
 
-/* The first row is not of the sweep where bench put it in front. */
+/* Returns the index of the sweep's first row: 1 if bench has put a row of its own in front, else
+ * 0. */
 static size_t first_row(const json_t *bench)
 {
     return report_number(bench, "added_rows") > 0;
@@ -53,7 +54,8 @@ static bool key_varies(const json_t *bench, int key)
     return false;
 }
 
-/* "stages 2, 1f1b": what varies and is not along x, and other axes as they are. */
+/* Writes the name of a row's curve, such as "stages 2, 1f1b": the keys that vary and are not along
+ * x, then other axes as they are. */
 static void name_curve(const struct sweep *s, const json_t *bench, const json_t *row,
                        char out[PP_CURVE_NAME])
 {
@@ -74,8 +76,8 @@ static void name_curve(const struct sweep *s, const json_t *bench, const json_t 
     free(others);
 }
 
-/* A point (y NAN: only its place), on the curve of its name, which may be new, above its value, which
- * may be new. */
+/* Adds a point to the curve of its name, at its value along x. The curve and the value are added if
+ * they are new. If y is NAN, only they are added. */
 static int add_point(struct sweep *s, const json_t *bench, const json_t *row, double y)
 {
     char value[PP_CELL_LABEL], name[PP_CURVE_NAME];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Columns describe a result once: for each value its name, its title, its format, what it means, and
- * where it lies in the struct of a row. From one array of columns come the table in a terminal, the
- * Markdown, the CSV, the JSON, and the pages docs/look-up/json*.md.
+ * Columns describe a result once: for each value its name, its title, its format, what it means,
+ * and where it lies in the struct of a row. From one array of columns come the table in a terminal,
+ * the Markdown, the CSV, the JSON, and the pages docs/look-up/json*.md.
  */
 #ifndef PPCLI_SHOW_COLUMNS_H
 #define PPCLI_SHOW_COLUMNS_H
@@ -82,7 +82,8 @@ struct pp_column {
                   .help = "counts up when a key changes or goes"                                   \
     }
 
-/* Prints rows as CSV, as Markdown, or as a table as wide as its cells need, behind `indent` blanks. */
+/* Prints rows as CSV, as Markdown, or as a table as wide as its cells need, behind `indent`
+ * blanks. */
 enum pp_listing_form {
     PP_LISTING_CSV,
     PP_LISTING_MARKDOWN,
@@ -91,11 +92,11 @@ enum pp_listing_form {
 void pp_listing_print(const struct pp_column *columns, const struct pp_listing *rows,
                       enum pp_listing_form form, int indent, FILE *f);
 
-/* Prints the row of a document as JSON. */
+/* Prints one row, which is a whole document, as JSON. */
 void pp_document_json(const struct pp_column *columns, const void *row, FILE *f);
 
-/* All documents of this module, for the pages that describe them: the key is the name ("tune"; of a part of
- * another "bench: --ops"), `inner` are the columns. */
+/* All documents of this module, for the pages that describe them: the key is the name ("tune"; of a
+ * part of another "bench: --ops"), `inner` are the columns. */
 extern const struct pp_column pp_show_documents[];
 
 #endif

@@ -14,21 +14,21 @@
 /* ---- picture */
 
 /*
- * Pictures for documents as SVG: lanes of actions over time, and curves. White paper, and kinds that
- * differ in lightness, hatching, markers and dashes, so that a grey print shows them too.
+ * Pictures for documents as SVG: lanes of actions over time, and curves. White paper, and kinds
+ * that differ in lightness, hatching, markers and dashes, so that a grey print shows them too.
  */
 
 struct pp_look {       /* how the user wants a picture */
     const char *title; /* NULL: the picture's own; "": no title and no words below it */
     int width;         /* pixels; 0: the picture's own */
 };
-/* Errors: PP_EUSAGE for a width that is too small or too large. */
+/* Checks the width of a picture. Errors: PP_EUSAGE if it is too small or too large. */
 int pp_look_check(const struct pp_look *look);
 
 /*
- * Write what draw() draws as SVG to a file, as svg, pdf or png; the last two by rsvg-convert. path: NULL
- * for standard output. format: NULL takes the ending of path. Errors: PP_EUSAGE (an unknown ending),
- * PP_ERESOURCE (no rsvg-convert), PP_EIO, those of draw(). Local.
+ * Writes to a file what draw() draws as SVG: as svg, or as pdf or png by rsvg-convert. `path` is
+ * NULL for standard output. If `format` is NULL, the ending of the path decides. Errors: PP_EUSAGE
+ * (an unknown ending), PP_ERESOURCE (no rsvg-convert), PP_EIO, those of draw(). Local.
  */
 int pp_picture_write(const char *path, const char *format, int (*draw)(const void *ctx, FILE *f),
                      const void *ctx);
@@ -40,10 +40,10 @@ struct pp_report;
 #define PP_REPORT_RUNS_MAX 8 /* on one page */
 
 /*
- * Read a run folder (config.resolved.ini, metrics.jsonl, summary.json, timeline.json), a trace
- * that train or plan wrote, of which one step is shown, or a result of bench as JSON. Errors: PP_ENOINPUT (no such file or
- * folder, or nothing of a run in it), PP_EFORMAT (no trace), PP_EPERM, PP_EIO, PP_ERESOURCE. Local.
- * The caller owns *out.
+ * Reads a run folder (config.resolved.ini, metrics.jsonl, summary.json, timeline.json), a trace
+ * that train or plan wrote, of which one step is shown, or a result of bench as JSON. Errors:
+ * PP_ENOINPUT (no such file or folder, or nothing of a run in it), PP_EFORMAT (not a trace),
+ * PP_EPERM, PP_EIO, PP_ERESOURCE. Local. The caller owns *out.
  */
 int pp_report_open(const char *path, struct pp_report **out);
 void pp_report_close(struct pp_report **report); /* accepts NULL */
@@ -58,12 +58,12 @@ struct pp_report_view {            /* nothing is owned */
     const char *rows; /* JSON of ppcli estimate to show above; NULL: none */
 };
 
-/* The page of a struct pp_report_view: of one run, of up to PP_REPORT_RUNS_MAX compared, or of a
- * result of bench. Errors: PP_EUSAGE, PP_EIO, PP_ERESOURCE. */
+/* Writes the page of a struct pp_report_view: of one run, of up to PP_REPORT_RUNS_MAX runs
+ * compared, or of a result of bench. Errors: PP_EUSAGE, PP_EIO, PP_ERESOURCE. */
 int pp_report_write(const void *view, FILE *f);
 
-/* Its figure as SVG. Errors: PP_EUSAGE, PP_ENOINPUT (the run did not leave what it shows), PP_ERESOURCE,
- * PP_EIO. */
+/* Draws the figure of a struct pp_report_view as SVG. Errors: PP_EUSAGE, PP_ENOINPUT (the run did
+ * not leave what it shows), PP_ERESOURCE, PP_EIO. */
 int pp_report_draw(const void *view, FILE *f);
 
 #endif

@@ -30,8 +30,8 @@ struct pp_planned { /* nothing is owned */
     double memory_cap;   /* forwards that a rank may hold; 0: any number */
 };
 
-/* Simulate the plan and print it on `path` (NULL: standard output). Errors: PP_ERESOURCE, PP_EIO, those
- * of pp_picture_write(). Local. */
+/* Simulates the plan and prints it to `path` (NULL: standard output). Errors: PP_ERESOURCE, PP_EIO,
+ * those of pp_picture_write(). Local. */
 int pp_format_print(int format, const struct pp_planned *p, const struct pp_look *look,
                     const char *path);
 
@@ -54,9 +54,11 @@ int pp_best_result_print(const struct pp_best_result *r, bool json, FILE *f);
 /* ---- estimate */
 
 int pp_machine_plan_print(const struct pp_machine_plan *p, bool json, FILE *f);
-/* As a page: the report's own, with the rows above the timeline of the first. */
+/* Writes the result as a page: that of a report, with the rows above the timeline of the first
+ * one. */
 int pp_machine_plan_page(const struct pp_machine_plan *p, const char *path);
-/* The first row in the words of a system that can run it; for ppcli its sections. */
+/* Prints the first row that a system can run in the words of that system; for ppcli as sections of
+ * a config. */
 int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FILE *f);
 
 /* What trains a row: "ppcli", then the systems of pp_estimate_emit(). */
@@ -75,7 +77,7 @@ struct pp_explained {
     char advice[PP_ADVICE_MAX];
 };
 
-/* With -v text has every key. Remarks of the run are warned of. */
+/* Prints what explain shows. With -v the text has every key. Remarks of the run become warnings. */
 int pp_explained_print(const struct pp_explained *e, bool json, FILE *f);
 
 /* ---- profile */
@@ -89,7 +91,7 @@ struct pp_profiled { /* nothing is owned */
 
 int pp_profiled_print(const struct pp_profiled *s, bool json, FILE *f);
 int pp_profiled_page(const void *profiled, FILE *f);
-/* How well it predicts another profile. Errors: also as of pp_profile_read(). */
+/* Prints how well this profile predicts another one. Errors: also those of pp_profile_read(). */
 int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *f);
 
 /* ---- mark */
@@ -117,7 +119,8 @@ struct pp_build { /* nothing is owned */
     } * facts;
 };
 
-/* The build, this machine, and what there is to compute on and to connect ranks with, which is probed. */
+/* Prints the build, this machine, and what there is to compute on and to connect ranks with; it
+ * tries each of these. */
 int pp_build_print(const struct pp_build *b, bool json, FILE *f);
 int pp_preflight_print(const struct pp_preflight *p, bool json, FILE *f);
 
