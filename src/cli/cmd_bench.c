@@ -51,8 +51,9 @@ static int add_defaults(struct pp_cli_settings *s)
     return 0;
 }
 
-/* Writes the result into `file`, which is not open where results go to standard output. A
- * verdict about the result (PP_ECHECK, PP_ECONFIG) does not keep it from being written. */
+/* Completes the output file, or abandons it if the result is not complete; it is not open if
+ * results go to standard output. Returns rc: a result that fails a check (PP_ECHECK, PP_ECONFIG) is
+ * written all the same. */
 static int close_output(struct pp_file_write *file, int rc, bool complete)
 {
     if (!complete)
@@ -101,7 +102,7 @@ static int count_measured(const struct pp_bench *b)
     return rows;
 }
 
-/* Fails with what an interrupted bench has measured. */
+/* Fails with a message that says what an interrupted bench has measured. */
 static int tell_stopped(const struct request *q, const struct pp_bench *b)
 {
     int rows = count_measured(b);
@@ -111,8 +112,8 @@ static int tell_stopped(const struct request *q, const struct pp_bench *b)
         rows > 0 ? b->repeat : 0, q->repeat, rows, b->n, file[0] ? " and are in " : "", file);
 }
 
-/* Measures rows, transfers or ops. Opens the file first, so that a result which cannot be
- * written costs no time; processes that do not speak write nothing. */
+/* Measures rows, transfers or ops. Opens the file first, so that a result which cannot be written
+ * costs no time. Only the process that prints for all writes anything. */
 static int measure_rows(const struct request *q, const struct pp_sweep *s)
 {
     enum pp_bench_format format = format_of(q);

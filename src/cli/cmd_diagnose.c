@@ -8,8 +8,8 @@
 #include "ppcli/pipe/layout.h"
 #include "command.h"
 
-/* Rebuilds the plan that the messages belong to from the run's own config. Without the plan, the
- * rest can still be shown. */
+/* Rebuilds the plan that the messages are about, from the config that the run has stored. If this
+ * fails, a caller can still show everything else. */
 static int rebuild_plan(const char *dir, struct pp_config **cfg, struct pp_run *run)
 {
     char path[PP_PATH_MAX];
@@ -18,9 +18,9 @@ static int rebuild_plan(const char *dir, struct pp_config **cfg, struct pp_run *
     return pp_run_prepare(*cfg, PP_RUN_EXPLAIN, run);
 }
 
-/* Reads the verdict that the watchdog left when it ended the run, up to the first empty line; ""
- * when the watchdog did not end it. This verdict counts: ranks may have gone on for a moment
- * afterwards. */
+/* Reads why the watchdog ended the run, from the file that it left, up to the first empty line; ""
+ * if it did not end the run. The file is right even if the ranks show another state, because they
+ * may have continued for a moment afterwards. */
 static void read_hang(const char *dir, char *out, size_t bytes)
 {
     char path[PP_PATH_MAX];
@@ -43,7 +43,7 @@ static void read_hang(const char *dir, char *out, size_t bytes)
     }
 }
 
-/* A run that has ended without a summary did not do all of its steps. */
+/* Returns whether the run has ended without a summary, so that it did not do all of its steps. */
 static bool is_unfinished(const char *dir, const struct pp_diagnosis *d)
 {
     char path[PP_PATH_MAX];

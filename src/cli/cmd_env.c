@@ -8,7 +8,8 @@
 #include "command.h"
 #include "commit.h"
 
-/* The preflight of a run over several hosts, with nothing to run. */
+/* Checks hosts as the preflight of a run does, and prints what it found; nothing is run. "-" for
+ * `hosts` answers another host's questions instead. */
 static int ask_hosts(const char *hosts, const char *word, bool json)
 {
     struct pp_cli_settings settings = {.items = {{"run.hosts", hosts, "--hosts"}}, .n = 1};

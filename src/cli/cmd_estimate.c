@@ -52,7 +52,8 @@ static const struct list {
     {"pipeline.microbatches", offsetof(struct pp_asked, microbatches), 1, 0},
 };
 
-/* Reads "4,8". cfg checks the numbers that a key may have. */
+/* Reads a list of numbers such as "4,8". If l->most is 0, cfg checks each number as a value of the
+ * key. */
 static int read_list(const struct list *l, const char *said, const char *text,
                      struct pp_config *cfg, struct pp_asked *a)
 {
@@ -73,7 +74,8 @@ static int read_list(const struct list *l, const char *said, const char *text,
     return 0;
 }
 
-/* Reads words between commas, each of which is in `known`, into out, with blanks between them. */
+/* Reads a list of words with commas between them, and writes it to `out` with blanks in their
+ * place. Each word must be in `known`. */
 static int read_words(const char *said, const char *text, const char *const *known, char *out,
                       size_t bytes)
 {
@@ -92,7 +94,7 @@ static int read_words(const char *said, const char *text, const char *const *kno
     return 0;
 }
 
-/* Takes a setting that limits the search; *taken: it was one. */
+/* Stores a setting that limits the search. *taken is set to whether it does. */
 static int take_limit(const struct pp_setting *s, struct pp_config *cfg, struct pp_asked *a,
                       bool *taken)
 {
@@ -119,7 +121,7 @@ static int take_limit(const struct pp_setting *s, struct pp_config *cfg, struct 
 
 /* ---- the config */
 
-/* Is the config without problems as it is? */
+/* Returns whether the config has no problem with these settings. */
 static bool is_legal(const char *word, const struct pp_cli_settings *settings)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
@@ -131,8 +133,9 @@ static bool is_legal(const char *word, const struct pp_cli_settings *settings)
     return legal;
 }
 
-/* Loads the config without the settings that limit the search. Where it is not legal so, as a batch may be
- * too small for the file's micro-batches, what is searched for takes values that always are. */
+/* Loads the config without the settings that limit the search. If it is not legal then, as a batch
+ * may be too small for the file's micro-batches, the keys that are searched for get values that are
+ * always legal. */
 static int load_open(const struct asked *w, struct pp_asked *a, struct pp_config **out)
 {
     static const char *const open[][2] = {
@@ -201,7 +204,7 @@ static int print_rows(const struct asked *w)
     return pp_cli_look_verdict(p.cfg, rc);
 }
 
-/* Writes a machine file of this machine. */
+/* Measures this machine and writes a machine file of it. */
 static int measure_machine(const struct asked *w)
 {
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.ranks = 0};

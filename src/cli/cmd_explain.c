@@ -4,7 +4,7 @@
 #include "ppcli/show/results.h"
 #include "command.h"
 
-/* Predicts the memory of the other choice: pipeline.recompute off if something is recomputed,
+/* Predicts the memory with the other choice for pipeline.recompute: off if something is recomputed,
  * else all. A schedule that cannot recompute has no other choice. */
 static int predict_other(struct pp_explained *e)
 {
@@ -34,7 +34,7 @@ static int predict_memory(struct pp_explained *e)
     return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
 }
 
-/* Prints the remarks about the values of the user's own files, if the files exist. */
+/* Prints the remarks about the values in the user's own data files, if the files exist. */
 static int warn_of_data(const struct pp_explained *e)
 {
     const struct pp_config *cfg = e->run.cfg;
@@ -54,7 +54,7 @@ static int warn_of_data(const struct pp_explained *e)
     return 0;
 }
 
-/* Warns that the memory of a device that is not here is counted incompletely. */
+/* Warns that memory is counted incompletely if the config is for a device that is not here. */
 static void warn_of_device(const struct pp_config *cfg)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(cfg);

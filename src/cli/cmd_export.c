@@ -10,8 +10,8 @@
 #include "ppcli/data/tokenizer.h"
 #include "command.h"
 
-/* Opens the checkpoint and reads its config. A run may remove the checkpoint before its config
- * is read; then the next one is taken. *cfg stays NULL if the checkpoint has no config. */
+/* Opens the checkpoint and reads its config. If a run removes the checkpoint before its config is
+ * read, the next one is taken. *cfg stays NULL if the checkpoint has no config. */
 static int open_with_config(const char *word, struct pp_ckpt **ck, struct pp_config **cfg)
 {
     for (;;) {
@@ -28,7 +28,8 @@ static int open_with_config(const char *word, struct pp_ckpt **ck, struct pp_con
     }
 }
 
-/* Writes the files, with the model and the tokens as far as the form needs them. */
+/* Writes the exported files. Opens the model and the tokens first, as far as the format needs
+ * them. */
 static int write_files(struct pp_export *x, struct pp_config *cfg, const char *tokenizer,
                        const char *dir)
 {

@@ -33,7 +33,7 @@ struct writing {
     bool stopped; /* --stop was made */
 };
 
-/* Reads "464 3290" as tokens. */
+/* Reads a text such as "464 3290" as token numbers. */
 static int parse_numbers(struct writing *w, const char *label, const char *text, int most)
 {
     for (const char *p = text; *(p += strspn(p, " \t\r\n"));) {
@@ -94,7 +94,8 @@ static int read_prompt(struct writing *w)
     return rc;
 }
 
-/* Prints the first n bytes that wait. Bytes of subwords that are no characters become U+FFFD. */
+/* Prints the first n of the bytes that wait. Bytes that do not form a character, which subwords may
+ * contain, are printed as U+FFFD. */
 static void print_waiting(struct writing *w, size_t n)
 {
     w->waiting[w->n_waiting] = '\0';
@@ -112,7 +113,7 @@ static void print_waiting(struct writing *w, size_t n)
     memmove(w->waiting, w->waiting + n, w->n_waiting -= n);
 }
 
-/* Counts the bytes at the end that begin an incomplete character. */
+/* Returns how many bytes at the end of the text are the beginning of an incomplete character. */
 static size_t count_begun(const char *text, size_t n)
 {
     size_t back = 1;
@@ -123,7 +124,8 @@ static size_t count_begun(const char *text, size_t n)
     return whole > back ? back : 0;
 }
 
-/* Adds a byte to the text; made: the model made it, so that --stop is searched for. */
+/* Adds a byte to the text, and prints the bytes that need not wait. `made` is true if the model
+ * made it: only then the text is searched for --stop. */
 static void take_byte(struct writing *w, char c, bool made)
 {
     size_t m = made && w->stop ? strlen(w->stop) : 0, keep = 0;
@@ -156,13 +158,14 @@ static int print_token(struct writing *w, int token, bool made)
     return fflush(stdout) == 0 ? 0 : pp_fail_errno(PP_EIO, "cannot write the text");
 }
 
-/* Does the token end the text, in a vocabulary that has a mark for the end? */
+/* Returns whether the token ends the text. Only a vocabulary of subwords can have such a token. */
 static bool ends_text(const struct writing *w, int token)
 {
     return w->v->bpe && token == w->v->bpe->eos;
 }
 
-/* Reads the last context of the prompt, then makes the text token by token. */
+/* Prints the prompt, lets the model read the end of it that fits into the context, and then makes
+ * the text token by token. */
 static int write_text(struct writing *w, int context)
 {
     const volatile sig_atomic_t *stop = &pp_process_stop;

@@ -30,8 +30,8 @@ static bool has_suffix(const char *file, const char *suffix)
     return n >= m && strncmp(file + n - m, suffix, m) == 0;
 }
 
-/* Finds the kind of the files by the name of the first (also NAME.csv.gz), then by their number,
- * because a table may have any name. */
+/* Returns the kind of the files: by the name of the first one (NAME.csv.gz counts as NAME.csv) or,
+ * because a table may have any name, by the number of files. */
 static const struct kind *kind_of(const char *const *files)
 {
     if (has_suffix(files[0], ".npy") || has_suffix(files[0], ".npz"))

@@ -39,7 +39,7 @@ static int parse_words(int argc, char **argv, struct words *w)
     return 0;
 }
 
-/* Do -o, --width, --title and --html agree with each other and with --format? */
+/* Checks that -o, --width, --title and --html agree with each other and with --format. */
 static int check_output(struct words *w)
 {
     if (w->html && (w->output || w->format != 0))
@@ -53,7 +53,7 @@ static int check_output(struct words *w)
     return pp_cli_check_output("--html", w->html);
 }
 
-/* Does no rank of a table hold more micro-batches than --memory-cap allows? */
+/* Checks that no rank of a table holds more micro-batches than --memory-cap allows. */
 static int check_cap(const struct plan_request *q)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ppcli report: run folders, traces and results of bench as one HTML page, or one picture of them. */
+/* ppcli report: run folders, traces and results of bench as one HTML page, or one picture of
+ * them. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -8,7 +9,7 @@
 #include "ppcli/base/base.h"
 #include "command.h"
 
-/* Finds the default path of the page: in the folder of the last run, or next to a file. */
+/* Writes the default path of the page: in the folder of the last run, or next to a file. */
 static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
 {
     struct stat st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ppcli tune CONFIG: measure this machine, search, and show the fastest ways to run the config, what
- * limits the first of them, and the lines that reproduce it.
+ * ppcli tune CONFIG: measure this machine, search, and show the fastest ways to run the config,
+ * what limits the first of them, and the lines that reproduce it.
  */
 #include "command.h"
 
@@ -27,7 +27,7 @@ struct asked {
     int json;
 };
 
-/* Returns the number of values that the command line lists for a key; 0: the key is not given. */
+/* Returns how many values the command line lists for a key; 0 if it does not give the key. */
 static int count_values(const struct pp_cli_settings *settings, const char *key)
 {
     int n = 0;
@@ -41,7 +41,8 @@ static int count_values(const struct pp_cli_settings *settings, const char *key)
     return n;
 }
 
-/* Measures the links between the processes of mpirun; then only rank 0 searches. */
+/* Measures the links between the processes of mpirun. *out_searches becomes true on rank 0 only,
+ * because only rank 0 searches. */
 static int measure_links(const struct pp_sweep *sweep, struct pp_best_result *s, bool *out_searches)
 {
     PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
@@ -84,7 +85,8 @@ static int read_own_shape(const struct asked *a, struct pp_division *out)
     return 0;
 }
 
-/* Loads the config; where --stages and --replicas are lists, a config for each combination, as bench does. */
+/* Loads the config. If --stages or --replicas is a list, loads a config for each combination, as
+ * bench does. */
 static int load_configs(const struct asked *a, struct pp_sweep *out, struct pp_division *own)
 {
     int p = count_values(&a->settings, "pipeline.stages");
@@ -124,7 +126,7 @@ static int find_best(const struct pp_sweep *sweep, const struct asked *a, struct
     return pp_best_result_verdict(s, a->memory);
 }
 
-/* Checks the words and copies them into the specification of the search. */
+/* Checks the command line and copies it into the specification of the search. */
 static int check_words(const struct asked *a, struct pp_best_result *s)
 {
     int64_t n = CHECKED;

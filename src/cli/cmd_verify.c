@@ -14,7 +14,8 @@ struct verdict {
     struct pp_error worst;
 };
 
-/* Damage is a verdict, not a bad input, and decides the exit code. */
+/* Keeps the worst error, which decides the exit code, and prints the other one. Damage counts as a
+ * failed check (PP_ECHECK), not as bad input, and is the worst. */
 static void note_error(struct verdict *v, const char *path, int rc)
 {
     if (rc == PP_EFORMAT && pp_ckpt_claims(path)) {
@@ -64,7 +65,8 @@ static void verify_one(struct verdict *v, const char *path)
         printf("; bytes only: --values looks for NaN and infinity too\n");
 }
 
-/* Verifies all checkpoints of a folder, the oldest first; else the path itself. */
+/* Verifies all checkpoints of a folder, the oldest first. If the path is not a folder of
+ * checkpoints, verifies what it names. */
 static void verify_path(struct verdict *v, const char *path)
 {
     PP_OWN_MEMORY int64_t *steps = NULL;

@@ -47,7 +47,7 @@ struct pp_did_you_mean pp_command_hint(const char *word);   /* "; did you mean '
                                                                nothing, for a word that is not a
                                                                command */
 
-/* Names from the modules' .def lists, for pp_config_load() and friends. */
+/* Returns the names in the modules' .def lists, for pp_config_load() and the like. */
 const struct pp_names *pp_cli_names(void);
 
 /*
@@ -104,7 +104,8 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                  const struct pp_cli_option *options, struct pp_cli_settings *settings,
                  const char **words, int max_words);
 
-/* Is `word` one of -q, -v, --no-color (also under their long names)? If so, it takes effect. */
+/* Returns whether `word` is one of -q, -v and --no-color, also under their long names. If so, it
+ * takes effect. */
 bool pp_cli_presentation_flag(const char *word);
 
 /* Returns lines "key = value" with the command that was parsed last and its options, without the
@@ -129,29 +130,29 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
  * a warning shows. at: where the command's name is. Errors: PP_ERESOURCE. */
 int pp_cli_translate(int *argc, char ***argv, int at, const struct pp_command **command);
 
-/* Is `word` a run folder or one of its checkpoints, whose config pp_cli_find_config() takes?
- * NULL: no. Errors: those of pp_path_stat(). */
+/* Sets *out to whether `word` is a run folder or one of its checkpoints, whose config
+ * pp_cli_find_config() takes. It is not if `word` is NULL. Errors: those of pp_path_stat(). */
 int pp_cli_is_run(const char *word, bool *out);
 
-/* Fails with the reason why `word` is no run. Errors: PP_EUSAGE: it is a config, so the weights
+/* Fails with the reason why `word` is not a run. Errors: PP_EUSAGE: it is a config, so the weights
  * are missing; PP_ENOINPUT: it does not exist, or is another folder. */
 int pp_cli_refuse_run(const char *word, const char *needs);
 
-/* The same for machine files: as pp_machine_find(). */
+/* Finds the machine file that `word` names. Errors: those of pp_machine_find(). */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 
-/* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when
- * there are any. Errors: as of pp_cli_find_config() and pp_config_load(). */
+/* Loads a config (word NULL: defaults and settings only) and prints all its problems to stderr if
+ * there are any. Errors: those of pp_cli_find_config() and pp_config_load(). */
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out);
 
-/* Load the configs of pp_sweep_load(), and print the problems when no combination is a config.
+/* Loads the configs of pp_sweep_load(), and prints the problems if no combination is a config. Call
  * pp_sweep_fini() even after an error. */
 int pp_cli_load_sweep(const char *word, const struct pp_cli_settings *settings,
                       struct pp_sweep *out);
 
-/* Parse the arguments of --trace and --trace-steps (NULL: not given) into a range of steps for
- * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE, also for an existing file
+/* Parses the arguments of --trace and --trace-steps (NULL: not given) into a range of steps for
+ * struct pp_train_options; 0 and 0 are its default. Errors: PP_EUSAGE, also for an existing file
  * that is not a trace. */
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last);
 
@@ -164,38 +165,41 @@ const struct pp_build_fact *build_facts(void);
  * a device. Returns rc. */
 int pp_cli_name_file(int rc, const char *path);
 
-/* Can the file that `option` names be written? Checked before the work whose result it will hold. path
- * NULL, "-": nothing is checked. Errors: PP_EUSAGE for an empty name; as of pp_file_create(). */
+/* Checks that the file which `option` names can be written, before the work whose result it will
+ * hold. Nothing is checked if path is NULL or "-". Errors: PP_EUSAGE for an empty name; those of
+ * pp_file_create(). */
 int pp_cli_check_output(const char *option, const char *path);
 
-/* Fold long lines of standard output from here on, if it is a terminal. */
+/* Folds long lines of standard output from here on, if it is a terminal. */
 void pp_cli_fold_lines(void);
 
-/* Print what can replace the last of these words, which follow "ppcli". Errors: as of
+/* Prints what can replace the last of these words, which follow "ppcli". Errors: those of
  * pp_cli_describe(). */
 int completion_answer(int n, char **words);
 
-/* Returns rc. If rc is PP_ECONFIG and cfg (may be NULL) has problems, prints them and returns
- * their verdict. */
+/* Returns rc. If rc is PP_ECONFIG and cfg (may be NULL) has problems, prints them and returns the
+ * error code that they have. */
 int pp_cli_config_verdict(const struct pp_config *cfg, int rc);
 
-/* The same for commands that only look: if the user's own files are missing, the error also
- * names the keys that stand in for them. */
+/* Does the work of pp_cli_config_verdict() for commands that only look: if the user's own files are
+ * missing, the error also names the keys that stand in for them. */
 int pp_cli_look_verdict(const struct pp_config *cfg, int rc);
 
 /* ---- last_words.c: see struct pp_train_options */
 
-/* before_abort: prints this thread's error record to stderr. Local. */
+/* Prints this thread's error record to stderr. It is the function before_abort of struct
+ * pp_train_options. Local. */
 void last_words_before_abort(void);
 
-/* lost: prints `text`, unless it is NULL or standard error takes nothing, and ends the process with PP_ELOST.
- * pp_process_leave is not NULL. Any thread. */
+/* Prints `text` and ends the process with PP_ELOST. Prints nothing if it is NULL or standard error
+ * takes nothing. It is the function `lost` of struct pp_train_options. pp_process_leave must not be
+ * NULL. Any thread. */
 void last_words_lost(const char *text);
 
-/* Returns options with results on stdout and the last words as above. */
+/* Returns options that print results on stdout and have the last words above. */
 struct pp_train_options pp_cli_train_options(void);
 
-/* End a run, after the work or an earlier failure: prints the problems of the config and returns
+/* Ends a run, after the work or an earlier failure: prints the problems of the config and returns
  * rc. */
 int pp_cli_end(struct pp_start *s, struct pp_config *cfg, int rc);
 

@@ -18,7 +18,7 @@ struct question {
     bool answered;
 };
 
-/* Prints words with blanks or bars between them, each after `start`. */
+/* Prints words that blanks or bars separate, one on each line and after `start`. */
 static void print_words(const char *start, const char *words)
 {
     for (size_t n; *words; words += n + (words[n] != '\0')) {
@@ -85,7 +85,8 @@ static void print_value(const struct pp_cli_option *o, const char *start, const 
         print_key_words(start, o->target);
 }
 
-/* Answers if the last word is the value of this option, alone or as --name=value. */
+/* Prints the completions if the last word is the value of this option, as a word of its own or in
+ * --name=value. */
 static void answer_option(const struct pp_cli_option *o, void *context)
 {
     struct question *q = context;
@@ -112,7 +113,7 @@ static void print_commands(void)
         printf("%s\t%s\n", pp_commands[i]->name, pp_commands[i]->summary);
 }
 
-/* Prints operands, by the words of the command's usage line. */
+/* Prints the completions of operands, whose kinds are the words of the command's usage line. */
 static void print_operands(const struct pp_command *c)
 {
     const char *words = c->words ? c->words : "";

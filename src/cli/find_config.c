@@ -23,7 +23,7 @@ int pp_cli_is_run(const char *word, bool *out)
     return 0;
 }
 
-/* Prints, once, which installed file a bare name means. */
+/* Prints which installed file a bare name means, but only once for each file. */
 static int announce_path(int rc, const char *what, bool is_shipped, const char *path)
 {
     static char said[PP_PATH_MAX]; /* what the user has read already */
@@ -76,8 +76,9 @@ static void print_problems(const struct pp_config *cfg)
         fprintf(stderr, "ppcli: %s\n", pp_config_problem_text(cfg, i));
 }
 
-/* Collects the settings. Those of a config from a run folder begin with its own run.dir, so that
- * `train RUN --resume` continues there. dir: memory for the name. */
+/* Collects the settings in `out`. If the config comes from a run folder, the first of them is that
+ * folder's own run.dir, so that `train RUN --resume` continues there; `dir` is memory for its
+ * value. */
 static int collect_settings(const char *word, const struct pp_cli_settings *settings,
                             struct pp_setting out[PP_CLI_SETTINGS_MAX + 1], char dir[PP_PATH_MAX],
                             int *out_n)
@@ -135,7 +136,7 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc)
     return pp_config_verdict(cfg);
 }
 
-/* Are the user's own files of a split missing? */
+/* Returns whether the user's own files of a split are missing. */
 static bool lacks_files(const struct pp_config *cfg, enum pp_split split)
 {
     int n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folds long lines of a result on a narrow terminal: at blanks, under the text of the line. Lines that
- * people copy or read as columns stay whole: commands, settings, tables, drawings, JSON. Files and pipes get every
- * line as it is.
+ * Folds long lines of a result on a narrow terminal: at blanks, under the text of the line. Lines
+ * that people copy or read as columns stay whole: commands, settings, tables, drawings, JSON. Files
+ * and pipes get every line as it is.
  */
 #include "command.h"
 
@@ -30,7 +30,7 @@ static int read_width(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= NARROWEST ? w.ws_col : 0;
 }
 
-/* Returns the place after the next run of at least two blanks; NULL if there is no such run. */
+/* Returns the text after the next run of at least two blanks; NULL if there is no such run. */
 static const char *skip_gap(const char *text)
 {
     const char *gap = strstr(text, "  ");
@@ -48,7 +48,7 @@ static bool is_prose(const char *text)
            !strchr(text, '\033') && strncmp(text, "ppcli ", strlen("ppcli ")) != 0;
 }
 
-/* Counts the bytes of `text` that fit into `columns`, up to a blank if there is one. */
+/* Returns how many bytes of `text` fit into `columns`, up to a blank if there is one. */
 static size_t measure_piece(const char *text, int columns)
 {
     size_t blank = 0, i = 0;

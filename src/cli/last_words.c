@@ -12,8 +12,8 @@ void last_words_before_abort(void)
     fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
 }
 
-/* Prints several lines in one write; skipped when stderr would block, so that the process can
- * still exit. */
+/* Prints several lines in one write and ends the process. It prints nothing if stderr would block,
+ * so that the process can still exit. */
 void last_words_lost(const char *text)
 {
     struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};

@@ -42,7 +42,8 @@ static int unknown_command(const char *word)
     return pp_fail(PP_EUSAGE, "unknown command '%s'%s", word, pp_command_hint(word).s);
 }
 
-/* Finds the command, which argv[*at] names; *out stays NULL if there is nothing to run. */
+/* Finds the command and sets *at to its place in argv. *out stays NULL if there is nothing to
+ * run. */
 static int find_command(int argc, char **argv, int *at, const struct pp_command **out)
 {
     int i = 1;
@@ -87,8 +88,9 @@ static void print_error(int rc, const struct pp_command *command)
     }
 }
 
-/* Files opened later must not become stdin, stdout or stderr because the caller closed those. The
- * stand-ins fail on use, so that a result which goes nowhere is noticed. */
+/* Opens a stand-in for each standard stream that the caller has closed, so that no file opened
+ * later becomes stdin, stdout or stderr. The stand-ins fail on use, so that a result which goes
+ * nowhere is noticed. */
 static void hold_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
@@ -106,7 +108,7 @@ static bool reader_left(void)
     return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
-/* Returns the code of the command, or PP_EIO when its result could not be written. */
+/* Closes stdout. Returns the code of the command, or PP_EIO if its result could not be written. */
 static int finish_stdout(int rc)
 {
     bool gone = reader_left();
@@ -124,14 +126,15 @@ static int finish_stdout(int rc)
     return rc;
 }
 
-/* For the watchdog: other threads hang, so nothing is flushed and nothing cleaned up. */
+/* Ends the process without flushing and cleaning up. It is for the watchdog, which ends a process
+ * whose other threads hang. */
 static void leave_at_once(int rc)
 {
     _exit(-rc);
 }
 
-/* Refuses a launch whose other processes run other commands: they would wait for this one, which
- * opens no MPI. */
+/* Refuses to run if other processes of this launch run other commands: they would wait for this
+ * one, which opens no MPI. */
 static int check_company(const struct pp_command *command)
 {
     int n = pp_mpi_launch_programs();
@@ -142,8 +145,8 @@ static int check_company(const struct pp_command *command)
                            command->name, n);
 }
 
-/* Prints the error of a rank other than the one that speaks, which had no error. Ranks print one
- * after another. */
+/* Prints the error of this rank, which is not the one that prints for all, unless a process has
+ * already told the others that it failed. It waits first, so that ranks print one after another. */
 static void tell_alone(int rc, const struct pp_command *command)
 {
     int rank = pp_mpi_given_rank();
@@ -155,7 +158,8 @@ static void tell_alone(int rc, const struct pp_command *command)
     print_error(rc, command);
 }
 
-/* Raises a small limit of the stack; the kernel reads the limit whenever a stack grows. */
+/* Raises the limit of the stack if it is too small. This has an effect at once, because the kernel
+ * reads the limit whenever a stack grows. */
 static int check_stack(void)
 {
     struct rlimit stack;

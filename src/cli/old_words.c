@@ -7,8 +7,8 @@
 #include "ppcli/base/base.h"
 
 /*
- * Options of `plan` that have become commands; the first row that a command line has counts. The option
- * `dropped` goes, and its value becomes the word of the command; a flag goes as it is.
+ * Options of `plan` that have become commands; the first row that a command line has counts. The
+ * option `dropped` goes, and its value becomes the word of the command; a flag goes as it is.
  */
 static const struct old_option {
     const char *name; /* "--par" */
@@ -23,7 +23,7 @@ static const struct old_option {
     {"--par", &command_mark, "--csv"},
 };
 
-/* Is `word` the option, alone or with "=value"? */
+/* Returns whether `word` is the option, alone or with "=value". */
 static bool is_option(const char *word, const char *option)
 {
     size_t n = strlen(option);

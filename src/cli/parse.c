@@ -114,7 +114,7 @@ static void print_options(FILE *f, const struct pp_cli_option *options, const ch
     }
 }
 
-/* Prints the names of options, several a line. */
+/* Prints the names of options, several on a line, except those that `without` lists. */
 static void print_names(FILE *f, const struct pp_cli_option *options, const char *without)
 {
     int column = 0;
@@ -209,7 +209,7 @@ static int store_amount(const struct pp_cli_option *o, const char *text)
     return 0;
 }
 
-/* One of the words of o->arg, "text|json": its number. */
+/* Stores the number of `text` among the words of o->arg, which are written as "text|json". */
 static int store_choice(const struct pp_cli_option *o, const char *text)
 {
     char words[128], all[128] = "";
@@ -308,8 +308,8 @@ struct scan {
     const char *given[OPTIONS_MAX]; /* the argument of each option of the table; NULL: not given */
 };
 
-/* Returns the number of the option with this name of n bytes, or with this letter; -1 if the
- * table has no such option. */
+/* Returns the number of the option with this name of n bytes or, if `letter` is not 0, with this
+ * letter; -1 if the table has no such option. */
 static int find_option(const struct table *t, const char *name, size_t n, char letter)
 {
     for (int i = 0; i < t->n; i++)
@@ -319,8 +319,8 @@ static int find_option(const struct table *t, const char *name, size_t n, char l
     return -1;
 }
 
-/* Returns the option that sets a key, "stages" for pipeline.stages; NULL if there is no such
- * option. */
+/* Returns the name of the option that sets a key, such as "stages" for pipeline.stages; NULL if
+ * there is no such option. */
 static const char *find_short_form(const struct table *t, const char *key)
 {
     for (int i = 0; i < t->n; i++)
@@ -346,7 +346,7 @@ static void note_owner(const struct pp_cli_option *o, void *context)
     x->n++;
 }
 
-/* Fails if an unknown option is one of a few other commands. */
+/* Fails if an option that is unknown here belongs to other commands, but not if these are many. */
 static int refuse_option_of_others(const char *option)
 {
     struct owners x = {.option = option};
@@ -359,7 +359,8 @@ static int refuse_option_of_others(const char *option)
                : pp_fail(PP_EUSAGE, "unknown option '--%s', which is one of %s", option, x.names);
 }
 
-/* Fails for `word`, which is "--something", maybe with "=value", and no option of the table. */
+/* Fails with advice for `word`, which is "--something", maybe with "=value", but not an option of
+ * the table. */
 static int unknown_option(const struct scan *s, const char *word)
 {
     char typed[PP_NAME_MAX];
@@ -403,8 +404,8 @@ static int unknown_option(const struct scan *s, const char *word)
     return pp_fail(PP_EUSAGE, "unknown option '--%s'", typed);
 }
 
-/* Stores an option; value: the text after '=' or the letter; NULL: the next word may be the
- * value. */
+/* Stores an option. `value` is the text after '=' or after the letter; if it is NULL, the next word
+ * may be the value. */
 static int take_option(struct scan *s, int number, const char *value)
 {
     const struct pp_cli_option *o = s->table.items[number];
@@ -436,7 +437,7 @@ static int take_long(struct scan *s, const char *word)
     return take_option(s, i, joined ? word + 2 + n + 1 : NULL);
 }
 
-/* Parses "-q", "-qv", "-o FILE" and "-oFILE". */
+/* Parses a word of letters: "-q", "-qv", "-o FILE" or "-oFILE". */
 static int take_letters(struct scan *s, const char *word)
 {
     for (const char *p = word + 1; *p; p++) {
@@ -450,7 +451,8 @@ static int take_letters(struct scan *s, const char *word)
     return 0;
 }
 
-/* Writes the text of pp_cli_given(). A path that exists becomes absolute. */
+/* Writes the text that pp_cli_given() returns. A path that exists is written as an absolute
+ * path. */
 static void write_given(const struct scan *s)
 {
     char path[PP_PATH_MAX], here[PP_PATH_MAX];

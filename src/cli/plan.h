@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans that a command line describes: `ppcli plan` shows one, `ppcli mark` compares one with others.
- * Local to cli/.
+ * Plans that a command line describes: `ppcli plan` shows one, `ppcli mark` compares one with
+ * others. Local to cli/.
  */
 #ifndef PPCLI_CLI_PLAN_H
 #define PPCLI_CLI_PLAN_H
@@ -16,7 +16,8 @@ struct plan_asked {
     const char *config, *csv, *costs[PP_COSTS];
 };
 
-/* The plan of options, of a config with options on top, or of a table, with the costs of its stages. */
+/* The plan of options, of a config with options on top, or of a table, with the costs of its
+ * stages. */
 struct plan_request {
     bool times;                     /* the start and end of each action will be simulated */
     bool is_shaped;                 /* schedule and g are given; the words have only the costs */
@@ -29,8 +30,9 @@ struct plan_request {
     size_t *bytes;               /* [stages] memory of each rank of a config's run; else NULL */
 };
 
-/* Errors: PP_EUSAGE; PP_ERESOURCE when the plan is larger than the memory that is left; as of
- * the config, the table and the schedule. plan_request_fini() whatever it returns. */
+/* Makes the plan that was asked for. Call plan_request_fini() whatever it returns. Errors:
+ * PP_EUSAGE; PP_ERESOURCE if the plan is larger than the memory that is left; those of the config,
+ * the table and the schedule. */
 int plan_request_make(const struct plan_asked *asked, struct plan_request *q);
 void plan_request_fini(struct plan_request *q);
 

@@ -20,7 +20,8 @@
     "pipeline.group pipeline.eager pipeline.memory_cap"
 #define TABLE_KEYS "pipeline.memory_cap"
 
-/* Reads the settings of a plan without a config into a config of defaults, which checks their values. */
+/* Reads the settings of a plan without a config into a config of defaults, which checks their
+ * values. */
 static int read_settings(struct plan_request *q, struct pp_config **out)
 {
     const struct pp_cli_settings *settings = &q->asked->settings;
@@ -48,7 +49,7 @@ static bool is_set(const struct pp_cli_settings *settings, const char *key)
     return false;
 }
 
-/* Does a plan without a config have all that it needs? */
+/* Checks that a plan without a config has all settings that it needs. */
 static int check_complete(const struct pp_cli_settings *settings)
 {
     static const struct {
@@ -95,7 +96,8 @@ static int build_plan(struct plan_request *q)
     return pp_plan_build(q->schedule, &q->g, &q->plan);
 }
 
-/* Builds a plan whose order depends on its costs a second time, for the costs of its stages. */
+/* Builds the plan again for the costs of its stages, if the order of its schedule depends on
+ * costs. */
 static int fit_to_costs(struct plan_request *q)
 {
     PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
@@ -103,7 +105,8 @@ static int fit_to_costs(struct plan_request *q)
     return pp_plan_fit(&q->g, q->costs.f, comm, &q->plan);
 }
 
-/* Finds the virtual stages that pipeline.recompute names: without a model they count as its layers. */
+/* Finds the virtual stages that --recompute names. There is no model, so the virtual stages take
+ * the place of its layers. */
 static int find_recomputed(const char *text, int n_virtual, bool *stages)
 {
     PP_TAKE(struct pp_layer, layers, n_virtual);
@@ -121,7 +124,7 @@ static int find_recomputed(const char *text, int n_virtual, bool *stages)
                          n_virtual - 1, text);
 }
 
-/* Runs the program of --schedule exec:PROGRAM without a config. */
+/* Builds the plan by running the program of --schedule exec:PROGRAM, without a config. */
 static int from_program(struct plan_request *q)
 {
     const char *word = q->schedule + strlen(PP_SCHEDULE_EXEC);
@@ -143,7 +146,7 @@ static int from_program(struct plan_request *q)
                    q->schedule, p.stages, p.microbatches, g->stages, g->microbatches);
 }
 
-/* Takes what the schedule is made for from the settings. */
+/* Sets the geometry, which is what a schedule is made for, to the values of the config. */
 static void read_geometry(const struct pp_config *cfg, struct pp_geometry *g)
 {
     g->stages = cfg->pipeline.stages;

@@ -8,7 +8,7 @@
 #include "ppcli/base/base.h"
 #include "command.h"
 
-/* Reads a whole number of digits and returns the text after it; NULL if there is no number. */
+/* Reads a whole number of at least 1 and returns the text after it; NULL if there is none. */
 static const char *read_number(const char *text, int64_t *out)
 {
     char *end;
