@@ -21,7 +21,7 @@ static void store_error(int code, const char *file, int line, const char *fmt, v
     record.line = line;
     record.full = false;
     /* The text may contain words of the user, and it ends up on a terminal. */
-    memcpy(record.text, pp_text_plain(text), sizeof(text));
+    memcpy(record.text, pp_text_make_plain(text), sizeof(text));
 }
 
 int pp_error_set(int code, const char *file, int line, const char *fmt, ...)
@@ -80,7 +80,7 @@ int pp_error_context(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text) - 2, fmt, ap);
     va_end(ap);
-    size_t used = strlen(pp_text_plain(text));
+    size_t used = strlen(pp_text_make_plain(text));
     memcpy(text + used, ": ", 3);
     used += 2;
     /* Cut the old text at its end; the context names the place to look at. */

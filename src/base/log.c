@@ -87,7 +87,7 @@ static void write_record(const char *prefix, const char *fmt, va_list ap)
     int used = print_wiping(line, sizeof(line) / 2, atomic_exchange(&progress_columns, 0));
     used += snprintf(line + used, sizeof(line) - 1 - (size_t)used, "%s", prefix);
     vsnprintf(line + used, sizeof(line) - 1 - (size_t)used, fmt, ap);
-    size_t n = (size_t)used + strlen(pp_text_plain(line + used));
+    size_t n = (size_t)used + strlen(pp_text_make_plain(line + used));
     if (prefix[0] == '\0') /* keep an advice of a warning on one line, so that it can be copied */
         break_at_blanks(line + used);
     line[n++] = '\n';
@@ -118,7 +118,7 @@ void pp_log_progress(const char *fmt, ...)
     if (fmt)
         vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    pp_text_plain(text);
+    pp_text_make_plain(text);
     text[fit_terminal(text)] = '\0';
     int columns = pp_text_columns(text), before = atomic_exchange(&progress_columns, columns);
     int n = columns > 0 ? snprintf(line, sizeof(line), "\r%s%*s", text,

@@ -55,7 +55,7 @@ uint32_t pp_text_control(const char *text)
     return 0;
 }
 
-char *pp_text_plain(char *text)
+char *pp_text_make_plain(char *text)
 {
     for (char *p = text; *p;) {
         int n = pp_utf8_length(p);
@@ -69,7 +69,7 @@ char *pp_text_plain(char *text)
 const char *pp_text_shown(const char *text, char *out, size_t bytes)
 {
     snprintf(out, bytes, "%s", text);
-    return pp_text_plain(out);
+    return pp_text_make_plain(out);
 }
 
 void pp_text_xml(const char *text, size_t bytes, FILE *f)

@@ -93,7 +93,7 @@ struct bench_top {
 };
 /* Returns which ceiling limits an op with this work: "arithmetic" or "memory"; "" if a ceiling is
  * not known. */
-const char *bench_limit(const struct bench_top *top, double flops, double bytes);
+const char *bench_name_limit(const struct bench_top *top, double flops, double bytes);
 
 /* ---- ops.c: what each op costs: ops.c measures, ops_table.c tells */
 

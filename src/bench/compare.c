@@ -191,7 +191,7 @@ static void print_result_head(const char *which, const char *path, const json_t 
     snprintf(line, sizeof(line), "- %s: %s: ppcli %s (commit %s), %s, %s, %s", which, path,
              read_text(root, "ppcli"), read_text(root, "commit"), read_text(root, "date"),
              read_text(root, "cpu"), read_text(root, "backend"));
-    fprintf(f, "%s\n", pp_text_plain(line));
+    fprintf(f, "%s\n", pp_text_make_plain(line));
 }
 
 static void print_warnings(const json_t *old, const json_t *new, FILE *f)

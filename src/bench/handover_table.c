@@ -66,7 +66,7 @@ static int measure_processes(struct pp_handover *items, const char *same, bool *
     return rc;
 }
 
-static void make_transfers(const struct pp_handover *items, struct transfer *rows)
+static void make_transfer_rows(const struct pp_handover *items, struct transfer *rows)
 {
     for (int i = 0; i < SIZES; i++) {
         size_t bytes = items[i].bytes;
@@ -114,7 +114,7 @@ int pp_bench_handover(const struct pp_bench_header *h, const char *same,
                      : pp_handover_threads(items, SIZES, false));
     if (!speaks)
         return 0;
-    make_transfers(items, rows);
+    make_transfer_rows(items, rows);
     *(processes ? &r.processes : &r.threads) = (struct pp_listing){rows, sizeof(*rows), SIZES};
     if (format == PP_BENCH_MD)
         print_transfers(&r, f);

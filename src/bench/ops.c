@@ -172,8 +172,8 @@ static int measure_node(struct bed *b, double seconds, struct op_cost *out)
     return rc;
 }
 
-static int measure_all(const struct pp_config *cfg, const struct pp_run *run, double seconds,
-                       struct op_cost *costs)
+static int measure_all_nodes(const struct pp_config *cfg, const struct pp_run *run, double seconds,
+                             struct op_cost *costs)
 {
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     struct bed b = {.model = run->model,
@@ -215,7 +215,7 @@ int ops_run_make(const struct pp_config *cfg, double seconds, struct ops_run *o)
     PP_TRY(bench_plain_pipeline(o->cfg, 1));
     PP_TRY(pp_run_prepare(o->cfg, PP_RUN_EXPLAIN, &o->run));
     o->costs = pp_alloc((size_t)o->run.model->n_nodes, sizeof(*o->costs));
-    return o->costs ? measure_all(o->cfg, &o->run, seconds, o->costs) : PP_ERESOURCE;
+    return o->costs ? measure_all_nodes(o->cfg, &o->run, seconds, o->costs) : PP_ERESOURCE;
 }
 
 void ops_run_fini(struct ops_run *o)

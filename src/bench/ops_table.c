@@ -82,7 +82,7 @@ static const char *find_limit(const struct op_cost *c, const struct bench_top *t
         work += c->work[k];
         bytes += c->bytes[k];
     }
-    return work > 0 ? bench_limit(top, c->product ? work : 0, bytes) : "";
+    return work > 0 ? bench_name_limit(top, c->product ? work : 0, bytes) : "";
 }
 
 static double divide_known(double a, double b)

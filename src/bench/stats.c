@@ -77,7 +77,7 @@ static void mean_and_deviation(const struct pp_bench *b, const struct pp_bench_r
     out->sps_sd = b->repeat > 1 ? sqrt(squares / (b->repeat - 1)) : 0;
 }
 
-const char *bench_limit(const struct bench_top *top, double flops, double bytes)
+const char *bench_name_limit(const struct bench_top *top, double flops, double bytes)
 {
     if (top->flops <= 0 || top->bytes <= 0)
         return "";
@@ -108,7 +108,7 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
     out->flops = sps * row->flops;
     out->bytes = sps * row->bytes;
     out->of_peak = top.flops > 0 ? out->flops / top.flops : 0;
-    out->limit = bench_limit(&top, out->flops, out->bytes);
+    out->limit = bench_name_limit(&top, out->flops, out->bytes);
     if (out->limit[0])
         out->of_limit = fmax(out->of_peak, out->bytes / top.bytes);
     const struct pp_bench_row *one = bench_reference(b, row->reference);

@@ -156,7 +156,8 @@ static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
     return 0;
 }
 
-static int open_one(const char *path, bool plain, enum pp_ckpt_check check, struct pp_ckpt **out)
+static int open_checkpoint(const char *path, bool plain, enum pp_ckpt_check check,
+                           struct pp_ckpt **out)
 {
     struct pp_ckpt *ck;
     PP_ALLOC(ck, 1);
@@ -230,14 +231,14 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
     PP_TRY(tidy_path(path, tidy));
     PP_TRY(is_folder(tidy, &folder));
     if (!folder)
-        return open_one(tidy, true, check, out);
+        return open_checkpoint(tidy, true, check, out);
     PP_TRY(has_name(tidy, NAME_MANIFEST, &manifest));
     if (manifest || is_step_path(tidy)) {
-        PP_TRY(open_one(tidy, false, check, out));
+        PP_TRY(open_checkpoint(tidy, false, check, out));
         return check_name(out);
     }
     if (ckpt_has_shards(tidy))
-        return open_one(tidy, true, check, out);
+        return open_checkpoint(tidy, true, check, out);
     return pp_ckpt_open_latest(tidy, check, true, out);
 }
 
@@ -279,7 +280,7 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
     for (int i = 0; i < n; i++) {
         char path[PP_PATH_MAX];
         PP_TRY(pp_ckpt_step_path(dir, steps[i], path));
-        rc = open_one(path, false, check, out);
+        rc = open_checkpoint(path, false, check, out);
         if (rc == 0)
             return check_name(out); /* a wrong name is an error even with fall_back */
         bool there = true;

@@ -167,7 +167,7 @@ static enum token_type choose_token_type(const struct pp_tokenizer *t, int i)
                              : NORMAL;
 }
 
-static void put_types(struct gguf *g, const struct pp_tokenizer *t, int vocabulary)
+static void put_token_types(struct gguf *g, const struct pp_tokenizer *t, int vocabulary)
 {
     begin_array(g, "tokenizer.ggml.token_type", I32, (size_t)vocabulary);
     for (int i = 0; i < vocabulary; i++)
@@ -212,7 +212,8 @@ static int refuse_steps(const struct gguf *g, const char *steps)
     return pp_fail(PP_ECONFIG,
                    "%s: llama.cpp has no name for what the tokenizer does before its merges (%s): "
                    "it would give other tokens",
-                   g->e->ck->path, text[0] ? pp_text_plain(text) : "nothing, texts are not cut");
+                   g->e->ck->path,
+                   text[0] ? pp_text_make_plain(text) : "nothing, texts are not cut");
 }
 
 /* Returns the tokenizer's steps without a leading NFC; warns that llama.cpp leaves that step
@@ -305,7 +306,7 @@ static int put_subwords(struct gguf *g, const struct pp_tokenizer *t, int vocabu
             put_unused(&g->keys, i, i + 1);
     }
     put_unused(&g->keys, t->n, vocabulary);
-    put_types(g, t, vocabulary);
+    put_token_types(g, t, vocabulary);
     if (t->bos >= 0)
         gguf_u32(g, "tokenizer.ggml.bos_token_id", t->bos);
     if (t->eos >= 0)

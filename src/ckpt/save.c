@@ -94,8 +94,9 @@ static int write_text(const struct pp_io *io, const struct pp_ckpt_save *save, c
 
 /* Writes a file of the checkpoint from a text that was printed into memory, as write_text() does,
  * and frees the text. */
-static int write_printed(const struct pp_io *io, const struct pp_ckpt_save *save, const char *name,
-                         char *text, size_t bytes, struct manifest_entry *out)
+static int write_and_free_text(const struct pp_io *io, const struct pp_ckpt_save *save,
+                               const char *name, char *text, size_t bytes,
+                               struct manifest_entry *out)
 {
     int rc = write_text(io, save, name, text, bytes, out);
     free(text);
@@ -157,7 +158,7 @@ static int replace_folder(const struct pp_io *io, const struct pp_ckpt_save *sav
 
 /* Gives the folder its final name, which makes the checkpoint exist. Then *named is set, and no
  * file of the folder is removed whatever fails later. */
-static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, bool *named)
+static int rename_folder(const struct pp_io *io, const struct pp_ckpt_save *save, bool *named)
 {
     char path[PP_PATH_MAX], old[PP_PATH_MAX] = "";
     struct stat st;
@@ -190,10 +191,10 @@ static int finish_checkpoint(const struct pp_io *io, const struct pp_ckpt_save *
     PP_TRY(take_parts(save, parts, n, m));
     PP_TRY(write_text(io, save, NAME_CONFIG, config, strlen(config), &m->config));
     PP_TRY(state_print(state, &text, &bytes));
-    PP_TRY(write_printed(io, save, NAME_STATE, text, bytes, &m->state));
+    PP_TRY(write_and_free_text(io, save, NAME_STATE, text, bytes, &m->state));
     PP_TRY(manifest_print(m, &text, &bytes));
-    PP_TRY(write_printed(io, save, NAME_MANIFEST, text, bytes, &ignored));
-    return name_folder(io, save, named);
+    PP_TRY(write_and_free_text(io, save, NAME_MANIFEST, text, bytes, &ignored));
+    return rename_folder(io, save, named);
 }
 
 int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
@@ -214,7 +215,7 @@ int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
 int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save)
 {
     bool named = false;
-    int rc = name_folder(io, save, &named);
+    int rc = rename_folder(io, save, &named);
     if (rc < 0 && !named)
         pp_ckpt_abandon(io, save);
     return rc;

@@ -80,7 +80,7 @@ static int run_rows(const struct request *q, const struct pp_sweep *s, const cha
         pp_signals_catch("ppcli: stopping after this measurement; Ctrl-C again quits without "
                          "the results\n");
     /* Before MPI starts: until this process joins in, the others sleep. */
-    if (pp_launch_speaks() && !q->no_ceilings)
+    if (pp_launch_is_speaker() && !q->no_ceilings)
         PP_TRY(pp_bench_ceilings(s->configs[0], false, &ceilings));
     spec.ceilings = q->no_ceilings ? NULL : &ceilings;
     PP_TRY(pp_bench_run(s->configs, s->n, &spec, bench));
@@ -94,7 +94,7 @@ static void free_text(char **text)
     free(*text);
 }
 
-static int count_measured(const struct pp_bench *b)
+static int count_measured_rows(const struct pp_bench *b)
 {
     int rows = 0;
     for (int i = 0; i < b->n; i++)
@@ -105,7 +105,7 @@ static int count_measured(const struct pp_bench *b)
 /* Fails with a message that says what an interrupted bench has measured. */
 static int tell_stopped(const struct request *q, const struct pp_bench *b)
 {
-    int rows = count_measured(b);
+    int rows = count_measured_rows(b);
     const char *file = q->output && rows > 0 ? q->output : "";
     return pp_fail(
         PP_ESTOPPED, "by a signal after %d of %d rounds; %d of %d rows were measured%s%s",
@@ -120,7 +120,7 @@ static int measure_rows(const struct request *q, const struct pp_sweep *s)
     struct pp_bench_header header = {.version = PP_VERSION, .commit = PP_COMMIT};
     PP_OWN(pp_bench_fini) struct pp_bench bench = {.n = 0};
     struct pp_file_write file = {.f = NULL};
-    bool speaks = pp_launch_speaks(), is_file = q->output && speaks;
+    bool speaks = pp_launch_is_speaker(), is_file = q->output && speaks;
     PP_OWN(free_text) char *same = NULL;
     PP_TRY(pp_start_same(s->configs, s->n, pp_cli_given(), &same));
     if (is_file)
@@ -135,7 +135,7 @@ static int measure_rows(const struct request *q, const struct pp_sweep *s)
         return close_output(&file, rc, rc == 0 || rc == PP_ECHECK);
     }
     int rc = run_rows(q, s, same, &bench);
-    if (rc == 0 && bench.stopped && count_measured(&bench) == 0)
+    if (rc == 0 && bench.stopped && count_measured_rows(&bench) == 0)
         rc = tell_stopped(q, &bench);
     if (rc == 0 && bench.speaks && is_file)
         rc = pp_bench_print(&bench, &header, format, file.f);
@@ -195,7 +195,7 @@ int cmd_bench(int argc, char **argv)
     if (q.compare) {
         if (!words[0])
             return pp_fail(PP_EUSAGE, "--compare needs two files: --compare OLD.json NEW.json");
-        return pp_launch_speaks() ? pp_bench_compare(q.compare, words[0], stdout) : 0;
+        return pp_launch_is_speaker() ? pp_bench_compare(q.compare, words[0], stdout) : 0;
     }
     if (q.repeat < 1 || q.repeat > REPEAT_MAX)
         return pp_fail(PP_EUSAGE, "--repeat needs 1 to %d, not %d", REPEAT_MAX, q.repeat);

@@ -37,7 +37,7 @@ static void read_hang(const char *dir, char *out, size_t bytes)
     if (end)
         end[1] = '\0';
     for (char *rest = out, *line; (line = strsep(&rest, "\n"));) {
-        pp_text_plain(line);
+        pp_text_make_plain(line);
         if (rest)
             rest[-1] = '\n';
     }

@@ -111,7 +111,7 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
     int rc = pp_config_load(word ? path : NULL, items, n, pp_cli_names(), &cfg);
     if (rc < 0)
         return pp_cli_config_verdict(cfg, rc);
-    for (int i = 0; pp_launch_speaks() && i < pp_config_note_count(cfg); i++)
+    for (int i = 0; pp_launch_is_speaker() && i < pp_config_note_count(cfg); i++)
         pp_log_info("ppcli: %s", pp_config_note_text(cfg, i));
     *out = cfg;
     cfg = NULL;
@@ -130,7 +130,7 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc)
 {
     if (rc != PP_ECONFIG || !cfg || pp_config_problem_count(cfg) == 0)
         return rc;
-    if (!pp_launch_speaks()) /* the rank that speaks reports it */
+    if (!pp_launch_is_speaker()) /* the rank that speaks reports it */
         return pp_fail(PP_ECONFIG, "%s", pp_config_problem_text(cfg, 0));
     print_problems(cfg);
     return pp_config_verdict(cfg);

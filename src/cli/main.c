@@ -49,7 +49,7 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
     int i = 1;
     while (i < argc && pp_cli_presentation_flag(argv[i]))
         i++;
-    bool other_rank = !pp_launch_speaks();
+    bool other_rank = !pp_launch_is_speaker();
     *at = i;
     if (i == argc) {
         if (!other_rank)
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
         pp_cli_fold_lines();
     if (command && command->all_ranks)
         pp_start_others = PP_START_JOIN;
-    if (rc == 0 && command && (pp_launch_speaks() || command->all_ranks))
+    if (rc == 0 && command && (pp_launch_is_speaker() || command->all_ranks))
         rc = command->run(argc - at, argv + at);
     rc = rc == PP_CLI_DONE ? 0 : rc;
     if (rc < 0)
@@ -214,7 +214,7 @@ int main(int argc, char **argv)
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();
     if (rc < 0 && !nobody) {
         fflush(stdout);
-        if (pp_launch_speaks()) {
+        if (pp_launch_is_speaker()) {
             print_error(rc, command);
         } else {
             /* The launcher ends all processes as soon as one fails: not before the one that speaks

@@ -179,7 +179,7 @@ static int from_options(struct plan_request *q)
     const struct pp_schedule_ops *ops = pp_schedule_find(q->schedule);
     int rc = ops && ops->fits ? fit_to_costs(q) : 0;
     q->g.recompute = NULL;
-    return rc == 0 && recompute[0] ? pp_plan_recompute(q->plan, stages) : rc;
+    return rc == 0 && recompute[0] ? pp_plan_add_recompute(q->plan, stages) : rc;
 }
 
 /* ---- tables and configs */

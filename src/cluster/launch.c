@@ -20,7 +20,7 @@ char **pp_process_argv;
 
 #define WORDS_MAX 4096
 
-bool pp_launch_speaks(void)
+bool pp_launch_is_speaker(void)
 {
     return (!pp_mpi_launched() && pp_launch_processes() <= 1) || pp_mpi_given_rank() == 0;
 }
@@ -32,7 +32,8 @@ bool pp_launch_wanted(const struct pp_config *cfg)
 
 bool pp_launch_announces(void)
 {
-    return pp_launch_speaks() && !getenv(PP_SUPERVISE_ASKED); /* else its parent has announced it */
+    return pp_launch_is_speaker() &&
+           !getenv(PP_SUPERVISE_ASKED); /* else its parent has announced it */
 }
 
 /* ---- arguments of mpirun */

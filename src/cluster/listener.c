@@ -296,7 +296,7 @@ static bool is_keeper_silent(const struct pp_listener *l, char text[PP_PULSE_TEX
     return true;
 }
 
-bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
+bool pp_listener_find_loss(struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
     int silent = -1, n_silent = 0, elsewhere = 0, waiting = 0, came = 0;
     bool several = false;

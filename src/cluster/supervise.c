@@ -270,7 +270,7 @@ static void check_mpirun(struct mpirun *m)
     bool has = m->listener && !m->had_ranks ? m->relay->started : find_child(m->pid) != 0;
     m->had_ranks = m->had_ranks || has;
     m->empty = has ? 0 : m->empty + 1;
-    if (m->ending == 0 && pp_listener_look(m->listener, m->lost))
+    if (m->ending == 0 && pp_listener_find_loss(m->listener, m->lost))
         m->ending = 1;
     if (m->ending == 1)
         pp_listener_end(m->listener);
@@ -304,7 +304,7 @@ static void wait_for_others(struct pp_listener *l)
 {
     char ignored[PP_PULSE_TEXT];
     for (int k = 0; k < 50 * (END_S + 1); k++) {
-        (void)pp_listener_look(l, ignored);
+        (void)pp_listener_find_loss(l, ignored);
         pp_listener_end(l);
         if (pp_listener_connected(l) == 0)
             break;
@@ -547,7 +547,7 @@ int supervise(const char *const *args, struct pp_listener *listener, const struc
 
 /* Removes the files of a job. It runs in the guard of a keeper: if the keeper is killed, its orted
  * dies with it, and the ranks die with the orted. */
-static void remove_files_of_job(long job)
+static void remove_files_after_end(long job)
 {
     pp_clock_nap((uint64_t)END_S * 1000000000);
     leftovers_remove_files("jf", job);
@@ -569,8 +569,8 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
             job = strtol(args[i + 1], NULL, 10) >> 16;
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
-    deaf = with_fatal(&before);                                  /* as for mpirun */
-    pid_t guard = pp_guard_start(remove_files_of_job, &guarded); /* before there are threads */
+    deaf = with_fatal(&before);                                     /* as for mpirun */
+    pid_t guard = pp_guard_start(remove_files_after_end, &guarded); /* before there are threads */
     PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, NULL, &pulse));
     int rc =
         pp_child_start((const char *const *)args, -1, STDOUT_FILENO, STDERR_FILENO, &deaf, &pid);

@@ -11,7 +11,7 @@
 
 /* Returns whether the option cannot change the result because sums are exact: with train.exact they
  * have the same bits whatever train.coalesce is. */
-bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o)
+bool conf_option_keeps_bits(const struct pp_config *cfg, const struct conf_option *o)
 {
     return cfg->train.exact && strcmp(o->name, "train.coalesce") == 0;
 }
@@ -21,7 +21,7 @@ bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o)
 static bool has_no_effect(const struct pp_config *cfg, const struct conf_option *o)
 {
     const struct conf_need *need = conf_unmet_need(cfg, o);
-    return conf_is_exact(cfg, o) || (need && strcmp(need->key, "run.backend") != 0);
+    return conf_option_keeps_bits(cfg, o) || (need && strcmp(need->key, "run.backend") != 0);
 }
 
 void pp_config_written(const char *text, const char *name, char *out, size_t bytes)

@@ -93,7 +93,7 @@ struct pp_did_you_mean conf_key_hint(const char *key);
 int conf_option_find(const char *section, const char *key);
 
 /* compare.c: returns whether other keys make the key have no effect on the numbers. */
-bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o);
+bool conf_option_keeps_bits(const struct pp_config *cfg, const struct conf_option *o);
 /* check.c: returns the first need of a key that is not met, so that the key has no effect; NULL if
  * all are met. cfg may be a copy. */
 const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struct conf_option *o);

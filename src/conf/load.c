@@ -86,7 +86,7 @@ static char *copy_plain(const char *text)
     char why[CONF_WHY_MAX];
     char *copy = pp_strdup(text);
     if (copy && conf_text_check(copy, strlen(copy), why) < 0)
-        pp_text_plain(copy);
+        pp_text_make_plain(copy);
     return copy;
 }
 

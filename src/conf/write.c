@@ -92,7 +92,7 @@ int pp_config_hash(const struct pp_config *cfg, char out[65])
         conf_value_print(o, cfg, value, PP_CONFIG_VALUE_MAX);
         pp_sha256_update(&sha, o->name, strlen(o->name));
         pp_sha256_update(&sha, "=", 1);
-        const char *counts = conf_is_exact(cfg, o) ? o->def : value;
+        const char *counts = conf_option_keeps_bits(cfg, o) ? o->def : value;
         pp_sha256_update(&sha, counts, strlen(counts));
         pp_sha256_update(&sha, "\n", 1);
     }

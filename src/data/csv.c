@@ -104,7 +104,7 @@ static bool has_empty_tail(const struct table *t, int i)
     return empty;
 }
 
-static int refuse_empty(const struct table *t, int i)
+static int refuse_empty_columns(const struct table *t, int i)
 {
     char columns[48];
     snprintf(columns, sizeof(columns), i + 1 < t->n_cells ? "columns %d to %d are" : "column %d is",
@@ -187,7 +187,7 @@ static int check_names(const struct table *t, bool by_default)
     int other = -1;
     for (int i = 0; i < t->columns; i++) {
         if (!t->cells[i][0] && has_empty_tail(t, i))
-            return refuse_empty(t, i);
+            return refuse_empty_columns(t, i);
         if (!t->cells[i][0] && i > 0)
             return pp_fail(PP_EFORMAT, "%s:%d: column %d has no name; give it one", t->path,
                            t->line, i + 1);
@@ -282,7 +282,7 @@ static int inspect_first_line(struct table *t, const char *label)
     while (filled > 0 && !t->cells[filled - 1][0])
         filled--;
     if (names == t->columns - filled && names > 0)
-        return refuse_empty(t, filled);
+        return refuse_empty_columns(t, filled);
     if (names > 0 && names < t->columns && !numbered) /* a header only has names */
         return fail_cell(t, odd, "expected a number, as others in this line are");
     if (names > 0 || numbered) {
@@ -301,7 +301,7 @@ static int take_row(const struct table *t, float *images, uint8_t *label)
 {
     float v;
     if (t->n_cells > t->columns && has_empty_tail(t, t->columns))
-        return refuse_empty(t, t->columns);
+        return refuse_empty_columns(t, t->columns);
     if (t->n_cells != t->columns) {
         return pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", t->path, t->line, t->n_cells,
                        t->columns);

@@ -84,7 +84,7 @@ __attribute__((format(printf, 2, 3))) static int refuse(const struct translation
     vsnprintf(what, sizeof(what), fmt, args);
     va_end(args);
     return pp_fail(PP_EFORMAT, "%s: pattern '%s': %s", t->label,
-                   pp_text_shown(t->regex, shown, sizeof(shown)), pp_text_plain(what));
+                   pp_text_shown(t->regex, shown, sizeof(shown)), pp_text_make_plain(what));
 }
 
 static void put_text(struct translation *t, const char *text)

@@ -8,7 +8,7 @@
 
 #define BANDS_MAX 3
 
-static size_t bytes_of(const struct pp_shape *s)
+static size_t count_sample_bytes(const struct pp_shape *s)
 {
     return pp_shape_floats(s);
 }
@@ -21,7 +21,7 @@ void picture_crop(const struct pp_shape *s, int top, int left, const uint8_t *in
     size_t c = (size_t)s->dims[2], row = (size_t)w * c;
     int skip = left < 0 ? -left : 0; /* pixels of a row left of the picture */
     int n = w - skip - (left > 0 ? left : 0);
-    memset(out, 0, bytes_of(s));
+    memset(out, 0, count_sample_bytes(s));
     for (int y = 0; y < h; y++) {
         int from = y + top;
         if (from >= 0 && from < h && n > 0) {
@@ -53,7 +53,7 @@ static void apply_affine(const double m[6], const struct pp_shape *s, const uint
                              m[3], m[4], m[5] + m[3] * 0.5 + m[4] * 0.5};
     for (int i = 0; i < 6; i++)
         f[i] = (int64_t)floor(start[i] * 65536.0 + 0.5);
-    memset(out, 0, bytes_of(s));
+    memset(out, 0, count_sample_bytes(s));
     for (int y = 0; y < h; y++) {
         for (int x = 0; x < w; x++, out += c) {
             int64_t fx = (f[0] * x + f[1] * y + f[2]) >> 16,
@@ -93,7 +93,7 @@ typedef uint8_t table[BANDS_MAX][256];
 
 static void map_values(const table t, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
-    size_t bands = (size_t)s->dims[2], n = bytes_of(s);
+    size_t bands = (size_t)s->dims[2], n = count_sample_bytes(s);
     for (size_t i = 0; i < n; i += bands)
         for (size_t b = 0; b < bands; b++)
             out[i + b] = t[b][in[i + b]];
@@ -102,7 +102,7 @@ static void map_values(const table t, const struct pp_shape *s, const uint8_t *i
 static void count_pixel_values(const struct pp_shape *s, const uint8_t *in,
                                uint32_t h[BANDS_MAX][256])
 {
-    size_t bands = (size_t)s->dims[2], n = bytes_of(s);
+    size_t bands = (size_t)s->dims[2], n = count_sample_bytes(s);
     memset(h, 0, BANDS_MAX * sizeof(h[0]));
     for (size_t i = 0; i < n; i += bands)
         for (size_t b = 0; b < bands; b++)
@@ -169,7 +169,7 @@ static void change_values(enum picture_op op, double magnitude, const struct pp_
 /* Mixes two pictures: `out`, which holds the simpler one, becomes out + factor * (in - out). */
 static void blend_pictures(float factor, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
-    size_t n = bytes_of(s);
+    size_t n = count_sample_bytes(s);
     for (size_t i = 0; i < n; i++) {
         float v = (float)out[i] + factor * (float)(in[i] - out[i]);
         out[i] = (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v);
@@ -183,14 +183,14 @@ static uint8_t pixel_luma(const uint8_t *p)
 
 static void make_grey(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
-    size_t n = bytes_of(s);
+    size_t n = count_sample_bytes(s);
     for (size_t i = 0; i < n; i += 3)
         out[i] = out[i + 1] = out[i + 2] = pixel_luma(in + i);
 }
 
 static void make_mean(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
-    size_t n = bytes_of(s), pixels = n / 3;
+    size_t n = count_sample_bytes(s), pixels = n / 3;
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i += 3)
         sum += pixel_luma(in + i);
@@ -204,7 +204,7 @@ static void make_smooth(const struct pp_shape *s, const uint8_t *in, uint8_t *ou
     const float k = 1.0f / 13.0f, mid = 5.0f / 13.0f;
     int h = s->dims[0], w = s->dims[1], c = s->dims[2];
     ptrdiff_t row = (ptrdiff_t)w * c;
-    memcpy(out, in, bytes_of(s));
+    memcpy(out, in, count_sample_bytes(s));
     for (int y = 1; y < h - 1; y++) {
         const uint8_t *p = in + y * row;
         for (ptrdiff_t x = c; x < row - c; x++) {
@@ -237,7 +237,7 @@ void picture_op(enum picture_op op, double magnitude, const struct pp_shape *s, 
         rotate_picture(magnitude, s, in, out);
         return;
     case PICTURE_BRIGHTNESS:
-        memset(out, 0, bytes_of(s));
+        memset(out, 0, count_sample_bytes(s));
         break;
     case PICTURE_COLOR:
         make_grey(s, in, out);

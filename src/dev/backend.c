@@ -392,7 +392,7 @@ void pp_backend_range_pop(struct pp_backend *be)
 
 /* ---- compute */
 
-int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io)
+int pp_backend_find_largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
     pp_assert(!be->caps.async);
     return (be->ops->largest ? be->ops->largest : pp_plain_ops.largest)(be, n, x, io);

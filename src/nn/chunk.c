@@ -60,8 +60,8 @@ int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec, st
     return 0;
 }
 
-void pp_chunk_take(struct pp_chunk *c, struct pp_arena *arena, const struct pp_chunk_loan *loan,
-                   bool slots)
+void pp_chunk_take_memory(struct pp_chunk *c, struct pp_arena *arena,
+                          const struct pp_chunk_loan *loan, bool slots)
 {
     const struct pp_chunk_sizes *z = &c->sizes;
     c->params = pp_arena_take(arena, c->n_floats, sizeof(float));
@@ -88,7 +88,7 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
     struct pp_chunk *c = NULL;
     PP_TRY(pp_chunk_make(m, spec, &c));
     /* The dry pass runs the same code, so it counts the same bytes. */
-    pp_chunk_take(c, arena, NULL, false);
+    pp_chunk_take_memory(c, arena, NULL, false);
     if (!arena->base)
         pp_chunk_destroy(&c);
     else
@@ -190,7 +190,7 @@ static struct pp_chunk_state *state_of_slot(struct pp_chunk *c, int slot)
     return &c->states[slot];
 }
 
-static float *at_or_null(float *base, size_t place)
+static float *find_array(float *base, size_t place)
 {
     return place == NO_PLACE ? NULL : base + place;
 }
@@ -236,8 +236,8 @@ static struct pp_at node_arrays(const struct pp_chunk *c, const struct pp_chunk_
     const struct pp_chunk_place *p = &c->places[k];
     struct pp_at at = {.pass = &st->pass,
                        .y = value_array(c, st, k),
-                       .keep = at_or_null(st->base, p->keep),
-                       .scratch = at_or_null(c->scratch, p->work[phase]),
+                       .keep = find_array(st->base, p->keep),
+                       .scratch = find_array(c->scratch, p->work[phase]),
                        .params = c->params + p->params,
                        .packed = packed_weights(c, k)};
     for (int j = 0; j < chunk_node(c, k)->n_x; j++)
@@ -271,7 +271,7 @@ static int measure_values(const struct pp_chunk *c, struct pp_backend *be, const
 {
     if (!c->measure || n->n_params == 0)
         return 0;
-    return pp_backend_largest(be, (size_t)rows * pp_shape_floats(shape), values, most);
+    return pp_backend_find_largest(be, (size_t)rows * pp_shape_floats(shape), values, most);
 }
 
 /* Returns the last node of a chunk that computes the loss per row, changed so that each of its rows
@@ -394,7 +394,7 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
             continue;
         struct pp_at at = node_arrays(c, st, k, 1);
         at.dy = gradient_array(c, st, gslot, k);
-        at.grad_keep = at_or_null(c->grad_base[gslot], c->places[k].grad_keep);
+        at.grad_keep = find_array(c->grad_base[gslot], c->places[k].grad_keep);
         for (int j = 0; j < n->n_x; j++) {
             int from = source_node(c, k, j);
             at.dx[j] = from < 0 ? dx : n->wants_dx[j] ? gradient_array(c, st, gslot, from) : NULL;
@@ -432,11 +432,11 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
                 .dz = node->reads & PP_READS_DY_IN_W ? gradient_array(c, st, gslots[i], k) : NULL,
                 .x = node->reads & PP_READS_X_IN_W ? input_array(c, st, k, 0) : NULL,
                 .x1 = node->reads & PP_READS_X1_IN_W ? input_array(c, st, k, 1) : NULL,
-                .keep = at_or_null(st->base, p->keep),
-                .grad_keep = at_or_null(c->grad_base[gslots[i]], p->grad_keep)};
+                .keep = find_array(st->base, p->keep),
+                .grad_keep = find_array(c->grad_base[gslots[i]], p->grad_keep)};
         }
         PP_TRY(node->op->backward_weight(node, be, n, c->parts, first ? 0.0f : 1.0f,
-                                         at_or_null(c->scratch, p->work[2]), c->grads + p->params));
+                                         find_array(c->scratch, p->work[2]), c->grads + p->params));
     }
     return pp_backend_collect(be, PP_COLLECT_NOTHING);
 }

@@ -46,7 +46,7 @@ struct pp_division pp_division_shape(const struct pp_config *cfg)
 
 /* ---- tables */
 
-int pp_division_placement(const struct pp_division *d, enum pp_placement *out)
+int pp_division_find_placement(const struct pp_division *d, enum pp_placement *out)
 {
     static const enum pp_placement known[] = {PP_PLACE_LOOP, PP_PLACE_V};
     const struct pp_plan *table = d->table;
@@ -84,7 +84,7 @@ static int set_table_chunks(const struct pp_config *cfg, struct pp_division *d)
                        path, g->stages, g->chunks, pp_plural(g->chunks), g->stages, g->chunks);
     }
     d->chunks = g->chunks;
-    return pp_division_placement(d, &placement) < 0 ? pp_error_context("%s", path) : 0;
+    return pp_division_find_placement(d, &placement) < 0 ? pp_error_context("%s", path) : 0;
 }
 
 /* ---- cut */

@@ -16,7 +16,7 @@ int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,
 
 /* Finds how the pieces are placed on the ranks, from the schedule or the table. Errors: PP_ECONFIG
  * if the table has none of the known placements. */
-int pp_division_placement(const struct pp_division *d, enum pp_placement *out);
+int pp_division_find_placement(const struct pp_division *d, enum pp_placement *out);
 
 /* Fails with PP_ECONFIG, and *key names the config key at fault. */
 #define pp_fail_about(key, name, ...) (*(key) = (name), pp_fail(PP_ECONFIG, __VA_ARGS__))

@@ -220,7 +220,8 @@ static int find_bad_output(struct pp_exec *x, struct exec_finding *out)
     return 0;
 }
 
-static const struct pp_param *find_param(const struct pp_model *m, int index, int *out_layer)
+static const struct pp_param *find_layer_of_param(const struct pp_model *m, int index,
+                                                  int *out_layer)
 {
     int i = 0;
     while (index >= m->layers[i].first_param + m->layers[i].n_params)
@@ -264,7 +265,7 @@ static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
         snprintf(what, sizeof(what), "the loss is not finite, from the output of %s",
                  l->model->layers[layer].name);
     } else {
-        const struct pp_param *p = find_param(l->model, grad->param, &layer);
+        const struct pp_param *p = find_layer_of_param(l->model, grad->param, &layer);
         snprintf(what, sizeof(what), "%s %s is not finite (%s)",
                  p->kind == PP_PARAM_BUFFER ? "the new value of" : "the gradient of", p->name,
                  value);

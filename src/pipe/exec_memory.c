@@ -125,7 +125,7 @@ static int take_stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_
     const struct pp_layout *l = x->layout;
     const struct pp_chunk *c = st->chunk;
     size_t mark = a->used, floats = c->n_floats, packed = c->sizes.packed * sizeof(float);
-    pp_chunk_take(st->chunk, a, &x->loan, l->division.recompute[st->s]);
+    pp_chunk_take_memory(st->chunk, a, &x->loan, l->division.recompute[st->s]);
     size_t chunk_bytes = measure_growth(a, &mark);
     size_t states = (size_t)pp_optimizer_moments(c->optimizer) * (floats - c->elsewhere);
     x->bytes.parameters += floats * sizeof(float);

@@ -154,7 +154,7 @@ static int add_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool ful
     bool train = kind == PP_PLAN_TRAIN,
          recompute = train && memchr(l->division.recompute, true, (size_t)l->n_virtual);
     if (recompute)
-        PP_TRY(pp_plan_recompute(plan, l->division.recompute));
+        PP_TRY(pp_plan_add_recompute(plan, l->division.recompute));
     if (train && l->n_ties > 0)
         PP_TRY(pp_plan_tie(plan, l->ties, l->n_ties));
     PP_GROW(l->plans, l->n_plans + 1);
@@ -312,7 +312,7 @@ static int fill_layout(struct pp_layout *l, const char **key)
     l->stages = d->stages;
     l->chunks = d->chunks;
     l->replicas = d->replicas;
-    PP_TRY(pp_division_placement(d, &l->placement));
+    PP_TRY(pp_division_find_placement(d, &l->placement));
     l->coalesce = pp_layout_coalesce(d, &l->training, l->model);
     if (d->coalesce > l->coalesce)
         return pp_fail_about(

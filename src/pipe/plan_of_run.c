@@ -25,7 +25,7 @@ int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
         together = NULL;
     }
     if (memchr(l->division.recompute, true, (size_t)plan->n_virtual))
-        PP_TRY(pp_plan_recompute(built, l->division.recompute));
+        PP_TRY(pp_plan_add_recompute(built, l->division.recompute));
     PP_TRY(plan->n_ties > 0 ? pp_plan_tie(built, plan->ties, plan->n_ties) : 0);
     *out = built;
     built = NULL;

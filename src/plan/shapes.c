@@ -34,7 +34,7 @@ void best_divide(struct pp_division *d, int replicas, int threads)
 
 /* Returns whether the search may divide the cores by `part`. If the user asked for a number, only
  * that one may be tried; asked = 0 allows divisors of the number of cores and powers of two. */
-static bool is_even(int part, int asked, int cores)
+static bool can_divide_cores(int part, int asked, int cores)
 {
     return asked > 0 ? part == asked : cores % part == 0 || (part & (part - 1)) == 0;
 }
@@ -55,7 +55,8 @@ int pp_best_shapes(const struct pp_space *spec, int stages, int replicas,
     bool open = pp_best_open_threads(spec->cfg);
     for (int p = 1; p <= cores || p <= stages; p++) {
         for (int d = 1; d == 1 || p * d <= cores || d <= replicas; d++) {
-            bool wanted = is_even(p, stages, cores) && is_even(d, replicas, cores);
+            bool wanted =
+                can_divide_cores(p, stages, cores) && can_divide_cores(d, replicas, cores);
             bool least = (p == 1 || p == stages) && (d == 1 || d == replicas);
             int t = p * d < cores ? cores / (p * d) : 1;
             if (!wanted || p > spec->model->n_layers || p > PP_STAGES_MAX ||

@@ -31,7 +31,7 @@ static void learn_planned_times(struct pp_pace *p)
 
 /* Adds a window in which the rank took `times` its expected time. Returns whether the rank has now
  * become slow or has recovered. */
-static bool update_state(struct pace_rank *k, double times, const struct pp_window *w)
+static bool update_pace(struct pace_rank *k, double times, const struct pp_window *w)
 {
     bool over = times >= OVER, was = k->factor > 1;
     if (over != k->over) {
@@ -73,7 +73,7 @@ void pace_window(struct pp_pace *p, const struct pp_window *w, pace_changed *cha
     }
     double usual = lower_median(p->sorted, n);
     for (int r = 0; r < n && at >= PACE_LEARN; r++)
-        if (update_state(&p->ranks[r], usual > 0 ? p->ranks[r].ratio / usual : 1, w))
+        if (update_pace(&p->ranks[r], usual > 0 ? p->ranks[r].ratio / usual : 1, w))
             changed(ctx, r, &p->ranks[r]);
     if (at == PACE_LEARN - 1)
         learn_planned_times(p);

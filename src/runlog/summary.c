@@ -112,7 +112,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
         pp_json_dbl(j, "tokens_per_second", s->samples_per_second * targets);
     pp_json_dbl(j, "flops_per_second", s->samples_per_second * pp_model_flops(run->model));
     pp_json_dbl(j, "bubble_measured", s->bubble.idle);
-    pp_bubble_json(&s->bubble, j);
+    pp_bubble_write_json(&s->bubble, j);
     pp_json_dbl(j, "bubble_ideal", s->bubble_ideal);
     pp_json_str(j, "advice", s->advice[0] ? s->advice : NULL);
     if (s->load >= 0)

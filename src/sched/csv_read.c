@@ -91,7 +91,7 @@ static const char *quote_cell(const char *text, char shown[SHOWN_MAX + 8])
 {
     bool cut = strlen(text) > SHOWN_MAX;
     snprintf(shown, SHOWN_MAX + 8, "%.*s%s", SHOWN_MAX, text, cut ? "..." : "");
-    return pp_text_plain(shown);
+    return pp_text_make_plain(shown);
 }
 
 static int fail_cell(const struct reader *rd, const char *cell)

@@ -144,7 +144,7 @@ static int move_earlier(struct pp_plan *plan)
     return moved ? pp_plan_make_slots(plan) : 0;
 }
 
-int pp_plan_recompute(struct pp_plan *plan, const bool *stages)
+int pp_plan_add_recompute(struct pp_plan *plan, const bool *stages)
 {
     pp_assert(plan->kind == PP_PLAN_TRAIN && plan->n_ties == 0);
     for (int s = 0; s < plan->n_virtual; s++)

@@ -191,7 +191,7 @@ static const char *cell_text(const struct pp_column *c, const void *row, char ou
         return out;
     if (is_text(c)) {
         snprintf(out, CELL_MAX, "%s", text_at(c, at) ? text_at(c, at) : "");
-        pp_text_plain(out);
+        pp_text_make_plain(out);
     } else if (c->kind == PP_CELL_FLAG) {
         snprintf(out, CELL_MAX, "%s", *(const bool *)at ? "yes" : "no");
     } else if (!isnan(number_at(c, at))) {

@@ -31,12 +31,12 @@ static void get_value(const json_t *row, int key, char out[PP_CELL_LABEL])
     snprintf(out, PP_CELL_LABEL, "%s", report_text(row, report_sweep_keys[key]));
     if (!isnan(number))
         snprintf(out, PP_CELL_LABEL, "%g", number);
-    pp_text_plain(out);
+    pp_text_make_plain(out);
 }
 
 /* Returns the index of the sweep's first row: 1 if bench has put a row of its own in front, else
  * 0. */
-static size_t first_row(const json_t *bench)
+static size_t find_first_row(const json_t *bench)
 {
     return report_number(bench, "added_rows") > 0;
 }
@@ -45,8 +45,8 @@ static bool key_varies(const json_t *bench, int key)
 {
     json_t *rows = json_object_get(bench, "rows");
     char first[PP_CELL_LABEL], value[PP_CELL_LABEL];
-    get_value(json_array_get(rows, first_row(bench)), key, first);
-    for (size_t i = first_row(bench); i < json_array_size(rows); i++) {
+    get_value(json_array_get(rows, find_first_row(bench)), key, first);
+    for (size_t i = find_first_row(bench); i < json_array_size(rows); i++) {
         get_value(json_array_get(rows, i), key, value);
         if (strcmp(first, value) != 0)
             return true;
@@ -72,7 +72,7 @@ static void name_curve(const struct sweep *s, const json_t *bench, const json_t 
         pp_text_add(out, PP_CURVE_NAME, "%s", value);
     }
     pp_text_add(out, PP_CURVE_NAME, "%s%s", others ? " " : "", others ? others : "");
-    pp_text_plain(out);
+    pp_text_make_plain(out);
     free(others);
 }
 
@@ -111,7 +111,7 @@ int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp
     while (over < 0 && s->over < REPORT_SWEEP_KEYS - 1 && !key_varies(bench, s->over))
         s->over++;
     s->over = over < 0 ? s->over : over;
-    for (size_t i = first_row(bench); i < json_array_size(rows); i++) {
+    for (size_t i = find_first_row(bench); i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         double y = report_number(row, speed ? "samples_per_second" : "bubble_measured");
         PP_TRY(add_point(s, bench, row, speed ? y : 100 * y));
@@ -126,7 +126,7 @@ int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp
     snprintf(figures, sizeof(figures), "model %.100s, %.50s, %.20s", report_text(bench, "model"),
              report_text(bench, "cpu"), report_text(bench, "date"));
     struct pp_curves p = {.title = speed ? "Throughput" : "Bubble, measured",
-                          .figures = pp_text_plain(figures),
+                          .figures = pp_text_make_plain(figures),
                           .x_name = report_sweep_keys[s->over],
                           .y_name = speed ? "samples/s" : "bubble, %",
                           .names = (const char(*)[PP_CELL_LABEL])s->values,

@@ -89,7 +89,7 @@ static void keep_one_step(struct report_half *h)
     h->n = kept;
 }
 
-static int by_rank_and_start(const void *a, const void *b)
+static int compare_slices(const void *a, const void *b)
 {
     const struct report_slice *x = a, *y = b;
     return x->rank != y->rank ? x->rank - y->rank : (x->start > y->start) - (x->start < y->start);
@@ -100,7 +100,7 @@ static void end_half(struct report_half *h)
     double first = INFINITY;
     keep_one_step(h);
     if (h->n > 0)
-        qsort(h->slices, (size_t)h->n, sizeof(*h->slices), by_rank_and_start);
+        qsort(h->slices, (size_t)h->n, sizeof(*h->slices), compare_slices);
     for (int i = 0; i < h->n; i++)
         first = fmin(first, h->slices[i].start);
     for (int i = 0; i < h->n; i++) {

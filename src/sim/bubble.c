@@ -169,7 +169,7 @@ int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *cos
     return explain_bubble(plan, costs, meet_every, idle, arrays, out);
 }
 
-void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j)
+void pp_bubble_write_json(const struct pp_bubble *b, struct pp_json *j)
 {
     pp_json_dbl(j, "bubble_schedule", b->schedule);
     pp_json_dbl(j, "bubble_imbalance", b->imbalance);

@@ -471,8 +471,8 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
     return 0;
 }
 
-void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
-                    struct pp_sim_costs *out)
+void pp_sim_make_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
+                         struct pp_sim_costs *out)
 {
     int n = plan->n_virtual;
     int v = plan->geometry.chunks / plan->copies; /* a rank's work is that of one copy's chunks */
@@ -487,6 +487,6 @@ void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, do
 void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_costs *out)
 {
     int v = plan->geometry.chunks / plan->copies;
-    pp_sim_uniform(plan, v, v, v, arrays, out);
+    pp_sim_make_uniform(plan, v, v, v, arrays, out);
     out->fused_send = true;
 }

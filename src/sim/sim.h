@@ -15,7 +15,7 @@ double pp_sim_tie(const struct pp_sim_costs *costs, const struct pp_action *a);
 
 /* Sets costs with which every rank takes f, i and w per micro-batch: each virtual stage takes 1/V
  * of them. The caller owns arrays[3 * n_virtual]. */
-void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
-                    struct pp_sim_costs *out);
+void pp_sim_make_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
+                         struct pp_sim_costs *out);
 
 #endif

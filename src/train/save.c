@@ -205,7 +205,7 @@ static int check_finite(const struct saver *s)
     for (int i = 0; i < s->n && !s->tr->be->caps.async; i++) {
         const struct pp_exec_tensor *t = &s->tensors[i].t;
         float most = 0;
-        PP_TRY(t->values ? pp_backend_largest(s->tr->be, t->n, t->values, &most) : 0);
+        PP_TRY(t->values ? pp_backend_find_largest(s->tr->be, t->n, t->values, &most) : 0);
         if (!isfinite(most))
             return pp_fail(PP_EDIVERGED, "%s is not finite", s->tensors[i].name);
     }

@@ -95,7 +95,7 @@ static void exchange_heartbeats(struct pp_deadline *d)
         pp_listener_hurry(d->listener);
         pp_pulse_hurry(d->pulse);
     }
-    if (pp_listener_look(d->listener, text)) {
+    if (pp_listener_find_loss(d->listener, text)) {
         pp_listener_end(d->listener);
         d->lost(strcat(text, "\n"));
     }

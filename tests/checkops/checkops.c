@@ -34,7 +34,7 @@ struct kernel {
 
 static int call_largest(struct pp_backend *be, const struct pp_largest *a)
 {
-    return pp_backend_largest(be, a->n, a->x, a->io);
+    return pp_backend_find_largest(be, a->n, a->x, a->io);
 }
 
 #define PP_KERNEL(name, type)                                                                      \

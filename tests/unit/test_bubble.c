@@ -23,7 +23,7 @@ static struct pp_bubble explain(const struct pp_plan *plan, int heavy, double fa
     double arrays[3 * 64];
     struct pp_sim_costs costs;
     struct pp_bubble b;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     for (int op = 0; op < 3; op++)
         arrays[op * plan->n_virtual + heavy] *= factor;
     costs.slots = true;
@@ -92,7 +92,7 @@ TEST(hand_overs_and_launches_are_waiting)
     double arrays[6], work[2], step;
     struct pp_sim_costs costs;
     struct pp_bubble b;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     double busy = pp_sim_work(plan, &costs, work);
     assert_float_equal(busy, 2 * 4 * 3, 1e-12);
     costs.latency = 0.5;
@@ -116,7 +116,7 @@ static void times_of(const char *name, int p, int m, int k, double out[2])
     double arrays[3 * 64];
     struct pp_sim_costs costs;
     CHECK_OK(pp_plan_build(name, &g, &plan));
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     CHECK_OK(pp_sim_step(plan, &costs, 0, 0, &out[0], NULL));
     CHECK_OK(pp_sim_step(plan, &costs, 1, 0, &out[1], NULL));
 }
@@ -160,7 +160,7 @@ TEST(the_ideal_is_the_textbooks_whatever_is_merged_or_recomputed)
     bool again[2] = {true, true};
     double ideal, equal;
     CHECK_OK(pp_plan_build("1f1b", &g, &plan));
-    CHECK_OK(pp_plan_recompute(plan, again));
+    CHECK_OK(pp_plan_add_recompute(plan, again));
     CHECK_OK(pp_bubble_ideal(plan, &ideal));
     CHECK_OK(pp_bubble_equal(plan, &equal));
     assert_float_equal(ideal, 1.0 / 5, 1e-12);

@@ -177,21 +177,21 @@ TEST(the_largest_is_finite_only_when_all_are)
         PP_OWN_MEMORY float *x = noise("x", N);
         float most = 0;
         x[5] = -7.5f;
-        CHECK_OK(pp_backend_largest(be, N, x, &most));
+        CHECK_OK(pp_backend_find_largest(be, N, x, &most));
         assert_true(most == 7.5f);
-        CHECK_OK(pp_backend_largest(be, 0, x, &most));
+        CHECK_OK(pp_backend_find_largest(be, 0, x, &most));
         assert_true(most == 7.5f);
         for (int i = 0; i < N; i++) {
             float kept = x[i];
             most = 0;
             x[i] = -INFINITY;
-            CHECK_OK(pp_backend_largest(be, N, x, &most));
+            CHECK_OK(pp_backend_find_largest(be, N, x, &most));
             assert_true(most == INFINITY);
             x[i] = NAN;
-            CHECK_OK(pp_backend_largest(be, N, x, &most));
+            CHECK_OK(pp_backend_find_largest(be, N, x, &most));
             assert_true(isnan(most));
             x[i] = kept;
-            CHECK_OK(pp_backend_largest(be, N, x, &most));
+            CHECK_OK(pp_backend_find_largest(be, N, x, &most));
             assert_true(isnan(most));
         }
     }

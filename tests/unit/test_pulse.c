@@ -42,7 +42,7 @@ static bool hears(struct pp_listener *l, int n)
 {
     char text[PP_PULSE_TEXT];
     for (int k = 0; k < 3000 && pp_listener_connected(l) != n; k++) {
-        assert_false(pp_listener_look(l, text));
+        assert_false(pp_listener_find_loss(l, text));
         nap();
     }
     return pp_listener_connected(l) == n;
@@ -141,7 +141,7 @@ TEST(connections_that_say_nothing_do_not_keep_a_rank_out)
     assert_true(hears(l, 1));
     CHECK_INT_EQ(pp_pulse_beat(p, text), PP_PULSE_WELL);
     for (int k = 0; k < 20; k++) { /* the rank stays */
-        assert_false(pp_listener_look(l, text));
+        assert_false(pp_listener_find_loss(l, text));
         CHECK_INT_EQ(pp_listener_connected(l), 1);
     }
     for (int i = 1; i < 300; i += 2)
@@ -202,11 +202,11 @@ TEST(a_run_that_is_asked_to_end_does_not_wait_for_who_is_gone)
     assert_true(hears(l, 1));
     assert_true(hears(l, 0));
     assert_int_equal(waitpid(dies, &status, 0), dies);
-    assert_false(pp_listener_look(l, text));
+    assert_false(pp_listener_find_loss(l, text));
     pp_listener_hurry(l);
     bool lost = false;
     for (int k = 0; k < 500 && !lost; k++, nap())
-        lost = pp_listener_look(l, text);
+        lost = pp_listener_find_loss(l, text);
     assert_true(lost);
     assert_non_null(strstr(text, "rank 0 (host "));
     assert_non_null(strstr(text, "is gone for "));
@@ -235,7 +235,7 @@ TEST(a_host_that_is_lost_before_its_ranks_come_is_named)
     assert_true(hears(l, 1));
     bool lost = false;
     for (int k = 0; k < 1000 && !lost; k++, nap())
-        lost = pp_listener_look(l, text);
+        lost = pp_listener_find_loss(l, text);
     assert_true(lost);
     assert_non_null(strstr(text, " sends no heartbeat for "));
     assert_non_null(strstr(text, ", before its ranks have begun"));
@@ -256,7 +256,7 @@ TEST(an_orted_that_was_killed_is_named_with_its_host)
     pp_pulse_close(&p);
     bool lost = false;
     for (int k = 0; k < 1000 && !lost; k++, nap())
-        lost = pp_listener_look(l, text);
+        lost = pp_listener_find_loss(l, text);
     pp_host_name(host);
     snprintf(named, sizeof(named), "orted (host %s) was killed", host);
     CHECK_STR_EQ(text, named);

@@ -23,7 +23,7 @@ static inline void time_line(const struct pp_plan *plan, const struct ticks *t, 
     struct pp_sim_result own;
     PP_OWN_MEMORY double *arrays = calloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
     assert_non_null(arrays);
-    pp_sim_uniform(plan, t->f * v, t->i * v, t->w * v, arrays, &costs);
+    pp_sim_make_uniform(plan, t->f * v, t->i * v, t->w * v, arrays, &costs);
     costs.fused_send = t->fused_send;
     CHECK_OK(pp_sim_run(plan, &costs, true, &own));
     if (makespan)
@@ -63,8 +63,8 @@ static inline void spans_of(const struct pp_plan *plan, const struct times *t, s
     struct pp_sim_result result;
     PP_OWN_MEMORY double *arrays = calloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
     assert_non_null(arrays);
-    pp_sim_uniform(plan, (double)(t->f * v), (double)(t->i * v), (double)(t->w * v), arrays,
-                   &costs);
+    pp_sim_make_uniform(plan, (double)(t->f * v), (double)(t->i * v), (double)(t->w * v), arrays,
+                        &costs);
     costs.latency = (double)t->comm;
     costs.overlap = (double)t->pair / (double)(t->f + t->i + t->w);
     costs.fused_send = true;

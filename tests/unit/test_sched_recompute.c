@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forwards that are computed again: what pp_plan_recompute() makes of the plans of all schedules, its
+/* Forwards that are computed again: what pp_plan_add_recompute() makes of the plans of all schedules, its
  * proof, its time and its pictures. */
 #include "../../src/sched/pass.h"
 #include "../../src/sim/sim.h"
@@ -15,7 +15,7 @@ static const char *const schedules[] = {
 static struct pp_plan *again(const char *schedule, int p, int m, const bool *stages)
 {
     struct pp_plan *plan = plan_named(schedule, p, m);
-    CHECK_OK(pp_plan_recompute(plan, stages));
+    CHECK_OK(pp_plan_add_recompute(plan, stages));
     return plan;
 }
 
@@ -134,7 +134,7 @@ TEST(only_the_stages_asked_for)
                 assert_true(t == s || (count(plan, t, PP_OP_R) == 0 &&
                                        plan->state_slots[t] == plain->state_slots[t]));
             }
-            CHECK_OK(pp_plan_recompute(plan, one)); /* nothing is left to do */
+            CHECK_OK(pp_plan_add_recompute(plan, one)); /* nothing is left to do */
             assert_true(count(plan, s, PP_OP_R) <= 8);
             run_in_all_ways(plan);
         }
@@ -147,7 +147,7 @@ TEST(with_groups_of_weight_gradients_and_ties)
     const struct pp_tie tie = {.owner = 0, .copy = 2};
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(pp_plan_build("1f1b", &g, &plan));
-    CHECK_OK(pp_plan_recompute(plan, every));
+    CHECK_OK(pp_plan_add_recompute(plan, every));
     CHECK_OK(pp_plan_tie(plan, &tie, 1));
     CHECK_INT_EQ(count(plan, 0, PP_OP_R), 7);
     run_in_all_ways(plan);
@@ -214,7 +214,8 @@ TEST(tables_have_it_and_are_read_again)
         fclose(f);
         char *copy = printed(read, pp_plan_print_csv);
         CHECK_STR_EQ(copy, text);
-        CHECK_OK(pp_plan_recompute(read, every)); /* nothing is left to do, but to share slots */
+        CHECK_OK(
+            pp_plan_add_recompute(read, every)); /* nothing is left to do, but to share slots */
         for (int s = 0; s < plan->n_virtual; s++)
             CHECK_INT_EQ(read->state_slots[s], plan->state_slots[s]);
         free(copy);
@@ -253,7 +254,7 @@ TEST(pictures_show_it)
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = again("gpipe", 2, 3, every);
     struct pp_sim_costs costs;
     struct pp_sim_result result;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     CHECK_OK(pp_sim_run(plan, &costs, true, &result));
     const struct pp_drawing d = {.plan = plan, .result = &result, .costs = &costs};
     int (*const draw[])(const struct pp_drawing *, FILE *) = {pp_draw_grid, pp_draw_svg,

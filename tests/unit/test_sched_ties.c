@@ -149,7 +149,7 @@ static void simulate(const struct pp_plan *plan, double tie, double transfer, bo
                      struct simulated *s)
 {
     memset(s, 0, sizeof(*s));
-    pp_sim_uniform(plan, 1, 1, 1, s->arrays, &s->costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, s->arrays, &s->costs);
     s->tie[0] = tie;
     s->transfer[plan->n_channels - 2] = s->transfer[plan->n_channels - 1] = transfer;
     s->costs.tie = s->tie;

@@ -237,7 +237,7 @@ TEST(a_gradient_that_leaves_after_its_input_half_arrives_earlier)
     double arrays[12];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     CHECK_OK(pp_sim_run(plan, &costs, false, &res));
     assert_float_equal(res.makespan, 4 + 4 + 1, 1e-12); /* only the last W is exposed */
     pp_sim_result_fini(&res);
@@ -254,7 +254,7 @@ TEST(a_chunk_costs_its_part_of_a_rank)
     double arrays[24];
     struct pp_sim_costs costs;
     CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
-    pp_sim_uniform(plan, 8, 4, 2, arrays, &costs);
+    pp_sim_make_uniform(plan, 8, 4, 2, arrays, &costs);
     for (int s = 0; s < 8; s++) {
         assert_float_equal(costs.f[s], 2, 0);
         assert_float_equal(costs.i[s], 1, 0);
@@ -268,7 +268,7 @@ TEST(times_are_there_only_when_asked_for)
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     CHECK_OK(pp_sim_run(plan, &costs, false, &res));
     assert_null(res.start);
     assert_null(res.end);
@@ -282,7 +282,7 @@ TEST(costs_of_zero_give_no_bubble_and_no_nan)
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
-    pp_sim_uniform(plan, 0, 0, 0, arrays, &costs);
+    pp_sim_make_uniform(plan, 0, 0, 0, arrays, &costs);
     CHECK_OK(pp_sim_run(plan, &costs, false, &res));
     assert_float_equal(res.makespan, 0, 0);
     assert_float_equal(res.bubble_global, 0, 0);
@@ -317,7 +317,7 @@ TEST(an_overlapped_pair_is_one_piece_of_work)
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
-    pp_sim_uniform(plan, 2, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 2, 1, 1, arrays, &costs);
     costs.fused_send = true;
 
     CHECK_OK(pp_sim_run(plan, &costs, true, &res)); /* F0 F1 idle B0 idle B1 */
@@ -347,7 +347,7 @@ TEST(a_rank_waits_for_all_votes_before_its_optimizer)
     double arrays[6], early = 0;
     struct pp_sim_costs costs;
     struct pp_sim_result res;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     costs.i = i;
     costs.between = between;
     for (int vote = PP_SIM_VOTE_NONE; vote <= PP_SIM_VOTE_AT_END; vote++) {
@@ -376,7 +376,7 @@ TEST(steps_follow_each_other_without_a_meeting)
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     CHECK_OK(pp_sim_run(plan, &costs, false, &res));
     double once = res.makespan;
     double work = res.work[0];
@@ -446,7 +446,7 @@ TEST(a_pair_that_needs_its_own_result_is_refused)
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     CHECK_OK(pp_sim_run(plan, &costs, false, &res)); /* one after the other it works */
     pp_sim_result_fini(&res);
     costs.overlap = 1;

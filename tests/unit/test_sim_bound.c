@@ -84,7 +84,7 @@ TEST(schedules_that_leave_nothing_reach_it)
         struct pp_sim_costs costs;
         struct pp_sim_result result;
         double arrays[3 * 8];
-        pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+        pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
         CHECK_OK(pp_sim_run(plan, &costs, false, &result));
         check_bound(plan, &costs, result.makespan);
         pp_sim_result_fini(&result);
@@ -171,7 +171,7 @@ TEST(over_many_steps_only_the_work_remains)
     struct pp_plan *plan = plan_of("zb-h2", 4, 8);
     struct pp_sim_costs costs;
     double arrays[3 * 4];
-    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    pp_sim_make_uniform(plan, 1, 1, 1, arrays, &costs);
     costs.between = (const double[]){2, 2, 2, 2};
     check_bound(plan, &costs, 3 + 24 + 2);
     costs.steps = 100;

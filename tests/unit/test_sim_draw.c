@@ -17,7 +17,7 @@ static void prepare(const char *name, int p, int m, double f, double i, double w
     static struct pp_sim_costs costs;
     plan = plan_of(name, p, m);
     assert_non_null(plan);
-    pp_sim_uniform(plan, f, i, w, arrays, &costs);
+    pp_sim_make_uniform(plan, f, i, w, arrays, &costs);
     costs.latency = comm;
     costs.fused_send = true;
     CHECK_OK(pp_sim_run(plan, &costs, true, &result));

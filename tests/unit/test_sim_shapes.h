@@ -53,7 +53,7 @@ static inline void simulate(const struct pp_plan *plan, const struct rank_costs 
     struct pp_sim_costs costs;
     PP_OWN_MEMORY double *arrays = calloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
     assert_non_null(arrays);
-    pp_sim_uniform(plan, rc->f, rc->i, rc->w, arrays, &costs);
+    pp_sim_make_uniform(plan, rc->f, rc->i, rc->w, arrays, &costs);
     costs.latency = rc->comm;
     costs.overlap = rc->overlap;
     costs.fused_send = true;

@@ -243,9 +243,9 @@ uint32_t pp_text_control(const char *s);
 
 /* Replaces what pp_text_control() finds, and what is not UTF-8, byte by byte by '?', so that the
  * length stays. Returns `text`. Local. */
-char *pp_text_plain(char *text);
+char *pp_text_make_plain(char *text);
 
-/* Copies `text` to out[bytes], cut to what fits, and replaces there what pp_text_plain() replaces.
+/* Copies `text` to out[bytes], cut to what fits, and replaces there what pp_text_make_plain() replaces.
  * Returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
 

@@ -21,7 +21,7 @@ extern char **pp_process_argv; /* set by main(): the command line that mpirun st
 
 /* Returns whether this process reports what all processes of a launch share: true for rank 0, and
  * for a process that no launcher started. */
-bool pp_launch_speaks(void);
+bool pp_launch_is_speaker(void);
 
 /* Returns whether this process must start mpirun, because no launcher has started it. */
 bool pp_launch_wanted(const struct pp_config *cfg);

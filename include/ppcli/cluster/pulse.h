@@ -65,7 +65,7 @@ const char *pp_listener_address(const struct pp_listener *l); /* "": none */
 /* Reads the heartbeats; call it every PP_PULSE_EVERY_NS. Returns true if the run cannot continue,
  * and why in text (one line): a rank is silent for too long or has not come, or all ranks wait for
  * each other. Only if ranks are on several hosts. */
-bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT]);
+bool pp_listener_find_loss(struct pp_listener *l, char text[PP_PULSE_TEXT]);
 /* Declares that the run was asked to end: a rank whose connection ended while it worked counts as
  * lost after 2 s. */
 void pp_listener_hurry(struct pp_listener *l);

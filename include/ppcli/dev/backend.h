@@ -485,7 +485,7 @@ static inline int pp_backend_add(struct pp_backend *be, size_t n, const float *a
     return pp_backend_sum(be, &s);
 }
 
-int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io);
+int pp_backend_find_largest(struct pp_backend *be, size_t n, const float *x, float *io);
 
 /* Describes the CBLAS in use: "OpenBLAS 0.3.21 (SkylakeX)", or the file name of a library that does
  * not tell its version. */

@@ -53,7 +53,7 @@ bool pp_lr_changes(const struct pp_config *cfg);
  * their parameters, gradients and optimizer state. It computes F, I and W of a micro-batch.
  */
 
-/* Bounds of the weight gradients of a chunk's micro-batches. Sizes as of pp_backend_largest():
+/* Bounds of the weight gradients of a chunk's micro-batches. Sizes as of pp_backend_find_largest():
  * finite only if all values are. */
 struct pp_chunk_range {
     float x;       /* largest |input of a node with parameters| */
@@ -73,7 +73,7 @@ struct pp_chunk_sizes {
 
 /*
  * The layers, parameters, gradients, optimizer state and kept activations of one virtual stage. All
- * large memory comes from the arena of pp_chunk_take().
+ * large memory comes from the arena of pp_chunk_take_memory().
  */
 struct pp_chunk {
     const struct pp_model *model; /* not owned */
@@ -138,9 +138,9 @@ int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec,
                   struct pp_chunk **out);
 /* Takes the chunk's memory from `arena` (dry, or real: then the chunk is usable), its scratch from
  * `loan`, and with `slots` its slots too. loan NULL: everything from the arena. */
-void pp_chunk_take(struct pp_chunk *c, struct pp_arena *arena, const struct pp_chunk_loan *loan,
-                   bool slots);
-/* Makes a chunk and takes its memory: pp_chunk_make() and pp_chunk_take(). With a dry arena *out
+void pp_chunk_take_memory(struct pp_chunk *c, struct pp_arena *arena,
+                          const struct pp_chunk_loan *loan, bool slots);
+/* Makes a chunk and takes its memory: pp_chunk_make() and pp_chunk_take_memory(). With a dry arena *out
  * stays NULL. */
 int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
                     struct pp_arena *arena, struct pp_chunk **out);

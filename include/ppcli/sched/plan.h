@@ -197,7 +197,7 @@ int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
  * the rank already has is free. Slots are counted and everything is proved again. Errors:
  * PP_ERESOURCE, PP_EFORMAT; the plan is then to be destroyed.
  */
-int pp_plan_recompute(struct pp_plan *plan, const bool *stages);
+int pp_plan_add_recompute(struct pp_plan *plan, const bool *stages);
 /* Returns whether virtual stage s is recomputed (has an R). */
 bool pp_plan_recomputes(const struct pp_plan *plan, int s);
 

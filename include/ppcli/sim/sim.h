@@ -173,7 +173,7 @@ int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *cos
                       double meet_every, double idle, struct pp_bubble *out);
 
 /* Writes the parts, the busiest stage and its share into the open object. */
-void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j);
+void pp_bubble_write_json(const struct pp_bubble *b, struct pp_json *j);
 
 /* Formats the parts in percent; they add up to a tenth: "31.2 = 20.0 + 8.1 + 3.1", for one stage
  * "0.8". */

@@ -230,7 +230,7 @@ KERNEL(group_norm_forward, pp_group_norm_forward)
 }
 
 template <typename V, int N>
-__global__ void norm_groups_back(struct pp_group_norm_backward_input a, bool wide)
+__global__ void norm_groups_backward(struct pp_group_norm_backward_input a, bool wide)
 {
     typedef struct several<V, N> lanes;
     const struct group g = group_of_block(a.P, a.C, a.G);
@@ -266,7 +266,7 @@ KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
     if (a->B == 0)
         return cudaSuccess;
     size_t run = (size_t)(a->C / a->G);
-    auto kernel = run % 4 == 0 ? norm_groups_back<V, 4> : norm_groups_back<V, 1>;
+    auto kernel = run % 4 == 0 ? norm_groups_backward<V, 4> : norm_groups_backward<V, 1>;
     bool fours = goes_by_fours(run, (const V *)a->x, (const V *)a->y, (const V *)a->dy,
                                (const V *)a->dx, (const V *)a->d_residual);
     return PP_LAUNCHED(kernel, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a, fours);

@@ -85,7 +85,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
     return 0;
 }
 
-static size_t merge_floats(const struct pp_node *n)
+static size_t count_merge_floats(const struct pp_node *n)
 {
     return channels_of(n) + 1;
 }
@@ -127,7 +127,7 @@ const struct pp_node_op op_batch_norm = {
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
-    .merge_floats = merge_floats,
+    .merge_floats = count_merge_floats,
     .merge = merge,
     .commit = commit,
 };

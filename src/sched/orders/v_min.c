@@ -7,7 +7,7 @@
  */
 #include "orders.h"
 
-static void pattern(int p, int rank, int *first)
+static void fill_pattern(int p, int rank, int *first)
 {
     int delta = p % 3 == 0 ? 2 : 0; /* keeps apart the cells of different micro-batches */
     first[PP_V_FA] = rank;
@@ -18,7 +18,7 @@ static void pattern(int p, int rank, int *first)
 
 static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 {
-    return pp_v_control(g, pattern, e);
+    return pp_v_control(g, fill_pattern, e);
 }
 
 const struct pp_schedule_ops schedule_v_min = {
