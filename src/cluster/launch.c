@@ -333,7 +333,7 @@ static bool uses_any_port(const struct pp_config *cfg)
     return pp_ports_parse(cfg->run.ports, &first, &last) == 0 && first == 0;
 }
 
-int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
+int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *added,
                 struct launch_end *out)
 {
     *out = (struct launch_end){0};
@@ -343,8 +343,8 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     static struct mpirun_words w; /* too large for a small stack */
     w = (struct mpirun_words){0};
     int rc = collect_words(cfg, word, ranks, &w);
-    for (; more && *more; more++)
-        w.args[w.n++] = *more;
+    for (; *added; added += strlen(added) + 1)
+        w.args[w.n++] = added;
     w.args[w.n] = NULL;
     if (rc == 0 && pp_log_level() >= PP_LOG_DEBUG) {
         char line[4096] = "";
@@ -387,6 +387,6 @@ int launch_leave(int rc, const struct launch_end *end)
 int pp_launch_mpirun(const struct pp_config *cfg, const char *word, int ranks)
 {
     struct launch_end end;
-    int rc = launch_once(cfg, word, ranks, NULL, &end);
+    int rc = launch_once(cfg, word, ranks, "", &end);
     return launch_leave(rc, &end);
 }

@@ -12,10 +12,10 @@ struct launch_end {
     bool full;           /* code is PP_EIO, because a disk is full */
 };
 
-/* Runs mpirun as pp_launch_mpirun() does, but returns in any case. `more` are words after the
- * user's (NULL-terminated, or NULL). launch_leave() then ends this process if the ranks have
- * reported the error. */
-int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
+/* Runs mpirun as pp_launch_mpirun() does, but returns in any case. `added` has the words after the
+ * user's, each ended by a NUL, and an empty word at the end. launch_leave() then ends this process
+ * if the ranks have reported the error. */
+int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *added,
                 struct launch_end *out);
 int launch_leave(int rc, const struct launch_end *end);
 
