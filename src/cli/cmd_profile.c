@@ -6,19 +6,35 @@
 #include "ppcli/base/files.h"
 #include "ppcli/show/results.h"
 
+/* Prints how well the profile of s predicts another one. */
+static int predict_profile(struct pp_profiled *s, const char *path, bool json)
+{
+    PP_OWN(pp_profile_close) struct pp_profile *to = NULL;
+    PP_OWN(pp_profile_fit_fini) struct pp_profile_fit fit = {0};
+    struct pp_row row = {.timed = false};
+    PP_TRY(pp_profile_read(path, &to));
+    PP_TRY(pp_profile_fit_make(to, &fit));
+    PP_TAKE(double, memory, to->plan->geometry.stages);
+    PP_TRY(pp_profile_predict(s->p, s->f, to->plan, &row, memory));
+    s->to = to;
+    s->measured = fit.step;
+    s->predicted = row.time.step;
+    s->memory = row.peak_bytes > 0 ? memory : NULL;
+    return pp_profiled_print(s, json, stdout);
+}
+
 static int explain_profile(const char *path, const char *against, const char *html, size_t memory,
                            bool json)
 {
     PP_OWN(pp_profile_close) struct pp_profile *p = NULL;
     PP_OWN(pp_profile_fit_fini) struct pp_profile_fit f = {0};
-    PP_OWN_MEMORY struct pp_profile_other *others = NULL;
+    PP_OWN(pp_rows_fini) struct pp_rows others = {.items = NULL};
     PP_TRY(pp_profile_read(path, &p));
     PP_TRY(pp_profile_fit_make(p, &f));
-    struct pp_profiled s = {.p = p, .f = &f};
+    struct pp_profiled s = {.p = p, .f = &f, .others = &others};
     if (against)
-        return pp_profiled_against(&s, against, json, stdout);
-    PP_TRY(pp_profile_others(p, &f, (double)memory, &others, &s.n));
-    s.others = others;
+        return predict_profile(&s, against, json);
+    PP_TRY(pp_profile_others(p, &f, memory, &others));
     if (html)
         PP_TRY(pp_file_draw(html, pp_profiled_page, &s));
     return pp_profiled_print(&s, json, stdout);

@@ -4,10 +4,9 @@
  * among its chunks; a micro-batch of half the rows takes half the time, and what lies between two
  * actions stays. With equal work the mean of all ranks takes its place.
  */
-#include "ppcli/measure/profile.h"
+#include "search.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/base/base.h"
@@ -31,9 +30,9 @@ static void spread_costs(const struct pp_profile *p, const struct pp_profile_fit
     }
 }
 
-static int predict(const struct pp_profile *p, const struct pp_profile_fit *f,
-                   const struct pp_plan *plan, const double *costs, struct pp_profile_other *out,
-                   double *memory)
+static int simulate_plan(const struct pp_profile *p, const struct pp_profile_fit *f,
+                         const struct pp_plan *plan, const double *costs, struct pp_row *row,
+                         double *memory)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     size_t n = (size_t)plan->n_virtual;
@@ -44,125 +43,117 @@ static int predict(const struct pp_profile *p, const struct pp_profile_fit *f,
                              .latency = f->latency,
                              .launch = f->launch,
                              .fused_send = true};
-    double work = 0, rows = (double)p->plan->geometry.microbatches / g->microbatches;
+    double work = 0, most = 0, rows = (double)p->plan->geometry.microbatches / g->microbatches;
     PP_TRY(pp_sim_run(plan, &c, false, &result));
     for (size_t s = 0; s < 3 * n; s++)
         work += costs[s] * g->microbatches;
-    out->step = result.makespan;
-    out->idle = pp_bubble_idle(work, result.makespan, g->stages);
-    out->memory = 0;
+    row->time.step = result.makespan;
+    row->time.bubble.idle = pp_bubble_idle(work, result.makespan, g->stages);
     for (int r = 0; f->memory_base > 0 && r < g->stages; r++) {
         double held = (double)result.peak[r] / g->chunks * rows;
         double takes = f->memory_base + f->memory_slope * held;
-        out->memory = fmax(out->memory, takes);
+        most = fmax(most, takes);
         if (memory)
             memory[r] = takes;
     }
+    row->peak_bytes = (size_t)ceil(most);
     return 0;
 }
 
 int pp_profile_predict(const struct pp_profile *p, const struct pp_profile_fit *f,
-                       const struct pp_plan *plan, struct pp_profile_other *out, double *memory)
+                       const struct pp_plan *plan, struct pp_row *row, double *memory)
 {
     if (plan->geometry.stages != p->plan->geometry.stages)
         return pp_fail(PP_EUSAGE, "a profile of %d stages predicts plans of %d stages, not of %d",
                        p->plan->geometry.stages, p->plan->geometry.stages, plan->geometry.stages);
     PP_TAKE(double, costs, 3 * (size_t)plan->n_virtual);
-    spread_costs(p, f, plan, out->even, costs);
-    return predict(p, f, plan, costs, out, memory);
+    spread_costs(p, f, plan, row->timed, costs);
+    return simulate_plan(p, f, plan, costs, row, memory);
 }
 
-/* ---- all */
+/* ---- the search */
 
-struct ranking {
+struct search {
     const struct pp_profile *p;
     const struct pp_profile_fit *f;
-    double memory;
-    struct pp_profile_other *at;
-    int n, room;
+    size_t memory;
+    struct pp_rows *rows;
 };
 
-/* The plan of a candidate: one that is made for costs gets those of the ranks. */
-static int build(const struct ranking *k, const struct pp_schedule_ops *ops,
-                 const struct pp_profile_other *o, struct pp_plan **out)
+/* Builds the plan of a row: one that is made for costs gets those of the ranks. */
+static int build_plan(const struct search *s, const struct pp_row *row, struct pp_plan **out)
 {
-    struct pp_geometry g = {.stages = k->p->plan->geometry.stages,
-                            .chunks = o->chunks,
-                            .microbatches = o->microbatches,
-                            .memory_cap = o->cap};
-    PP_TRY(pp_plan_build(o->schedule, &g, out));
-    if (!ops->fits)
+    const struct pp_division *d = &row->d;
+    struct pp_geometry g = {.stages = d->stages,
+                            .chunks = d->chunks,
+                            .microbatches = d->microbatches,
+                            .memory_cap = d->memory_cap};
+    PP_TRY(pp_plan_build(pp_schedule_name(d->schedule), &g, out));
+    if (!d->schedule->fits)
         return 0;
     PP_TAKE(double, costs, 3 * (size_t)(*out)->n_virtual);
-    spread_costs(k->p, k->f, *out, o->even, costs);
-    return pp_plan_fit(&g, costs, k->f->latency, out);
+    spread_costs(s->p, s->f, *out, row->timed, costs);
+    return pp_plan_fit(&g, costs, s->f->latency, out);
 }
 
-/* Equal in all that is printed: the same plan by another name, of which the first stays. */
-static bool is_known(const struct ranking *k, const struct pp_profile_other *o)
-{
-    for (int i = 0; i < k->n; i++) {
-        const struct pp_profile_other *a = &k->at[i];
-        if (a->chunks == o->chunks && a->microbatches == o->microbatches && a->even == o->even &&
-            a->step == o->step && a->memory == o->memory)
-            return true;
-    }
-    return false;
-}
-
-static int try_one(struct ranking *k, const struct pp_schedule_ops *ops, struct pp_profile_other o)
+static int try_row(struct search *s, struct pp_row *row)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
-    if (build(k, ops, &o, &plan) < 0) {
-        bool refused = pp_error_get()->code == PP_ECONFIG;
-        return refused ? (pp_error_clear(), 0) : pp_error_get()->code;
-    }
-    PP_TRY(pp_profile_predict(k->p, k->f, plan, &o, NULL));
-    if ((k->memory > 0 && o.memory > k->memory) || is_known(k, &o))
+    int rc = build_plan(s, row, &plan);
+    s->rows->tried++;
+    if (rc == PP_ECONFIG) {
+        pp_error_clear();
+        s->rows->refused++;
         return 0;
-    PP_RESERVE(k->at, k->n, k->room);
-    k->at[k->n++] = o;
-    return 0;
+    }
+    PP_TRY(rc);
+    PP_TRY(pp_profile_predict(s->p, s->f, plan, row, NULL));
+    row->over = s->memory > 0 && row->peak_bytes > s->memory;
+    return rows_add(s->rows, row, rows_are_priced_alike);
 }
 
-static int try_schedule(struct ranking *k, const char *name, int m, bool even)
+/* Tries the chunks and the memory caps of a row that has a schedule and micro-batches. */
+static int try_schedule(struct search *s, struct pp_row *row)
 {
-    const struct pp_schedule_ops *ops = pp_schedule_find(name);
-    int own = k->p->plan->geometry.chunks, p = k->p->plan->geometry.stages,
-        counts[] = {1, 2, 4, own};
+    const struct pp_schedule_ops *ops = row->d.schedule;
+    int own = s->p->plan->geometry.chunks, counts[] = {1, 2, 4, own};
+    bool capped = ops->fits || strcmp(pp_schedule_name(ops), "zb-auto") == 0;
     for (int i = 0; i < 4; i++) {
-        struct pp_profile_other o = {.chunks = counts[i], .microbatches = m, .even = even};
-        bool legal = !ops->proves && (ops->chunks == 0 || ops->chunks == o.chunks) &&
+        bool legal = !ops->proves && (ops->chunks == 0 || ops->chunks == counts[i]) &&
                      (i < 3 || (own != 1 && own != 2 && own != 4));
-        bool capped = ops->fits || strcmp(name, "zb-auto") == 0;
-        snprintf(o.schedule, sizeof(o.schedule), "%s", name);
+        row->d.chunks = counts[i];
         for (int twice = 0; legal && twice <= capped; twice++) {
-            o.cap = capped ? (1 + twice) * p : 0;
-            PP_TRY(try_one(k, ops, o));
+            row->d.memory_cap = capped ? (1 + twice) * row->d.stages : 0;
+            PP_TRY(try_row(s, row));
         }
     }
     return 0;
 }
 
-static int by_step(const void *a, const void *b)
+static int try_schedules(struct search *s)
 {
-    const struct pp_profile_other *x = a, *y = b;
-    return (x->step > y->step) - (x->step < y->step);
+    const char *const *names = pp_schedule_names();
+    int m = s->p->plan->geometry.microbatches;
+    for (int k = 0; names[k]; k++)
+        for (int twice = m % 2 == 0 ? m / 2 : m; twice <= 2 * m; twice *= 2)
+            for (int even = 0; even < 2; even++) {
+                struct pp_row row = {.order = k, .timed = even > 0};
+                row.d.schedule = pp_schedule_find(names[k]);
+                row.d.stages = s->p->plan->geometry.stages;
+                row.d.microbatches = twice;
+                PP_TRY(try_schedule(s, &row));
+            }
+    return 0;
 }
 
-int pp_profile_others(const struct pp_profile *p, const struct pp_profile_fit *f, double memory,
-                      struct pp_profile_other **out, int *n)
+int pp_profile_others(const struct pp_profile *p, const struct pp_profile_fit *f, size_t memory,
+                      struct pp_rows *out)
 {
-    struct ranking k = {.p = p, .f = f, .memory = memory};
-    int m = p->plan->geometry.microbatches, rc = 0;
-    for (const char *const *name = pp_schedule_names(); *name && rc == 0; name++)
-        for (int twice = m % 2 == 0 ? m / 2 : m; twice <= 2 * m && rc == 0; twice *= 2)
-            for (int even = 0; even < 2 && rc == 0; even++)
-                rc = try_schedule(&k, *name, twice, even > 0);
-    PP_TRY_UNDO(rc, pp_free(k.at));
-    if (k.n > 0)
-        qsort(k.at, (size_t)k.n, sizeof(*k.at), by_step);
-    *out = k.at;
-    *n = k.n;
+    struct pp_rows rows = {.items = NULL};
+    struct search s = {.p = p, .f = f, .memory = memory, .rows = &rows};
+    int rc = try_schedules(&s);
+    PP_TRY_UNDO(rc, pp_rows_fini(&rows));
+    rows_sort(&rows);
+    *out = rows;
     return 0;
 }

@@ -97,6 +97,13 @@ bool rows_are_one_kind(const struct pp_row *x, const struct pp_row *y)
            a->zero == b->zero && a->schedule == b->schedule;
 }
 
+bool rows_are_priced_alike(const struct pp_row *x, const struct pp_row *y)
+{
+    return x->d.stages == y->d.stages && x->d.chunks == y->d.chunks &&
+           x->d.microbatches == y->d.microbatches && x->timed == y->timed &&
+           x->time.step == y->time.step && x->peak_bytes == y->peak_bytes;
+}
+
 /* Returns whether `name` is in a list such as "gpipe, naive". */
 static bool has_name(const char *list, const char *name)
 {

@@ -39,9 +39,10 @@ int best_predict(const struct pp_space *spec, const struct pp_costs *costs,
 /* ---- rows.c */
 
 /* Tells whether a list has use for only one of two rows: they are the same plan; they have the same
- * stages and micro-batches and take as long; they are divisions of one kind for other systems. */
+ * stages and micro-batches and take as long; they are divisions of one kind for other systems; they
+ * have the same shape, and exactly the same step and memory. */
 typedef bool rows_same(const struct pp_row *x, const struct pp_row *y);
-rows_same rows_are_one_plan, rows_take_as_long, rows_are_one_kind;
+rows_same rows_are_one_plan, rows_take_as_long, rows_are_one_kind, rows_are_priced_alike;
 
 /* Adds a row. Of two rows that are the same the better one stays, the first if they cost the same,
  * and gets the other's name in `also`. A row that holds too much is only counted. are_same NULL: no

@@ -107,50 +107,54 @@ struct other_row {
     int number;
     double gain;     /* of the step, against the simulation of what ran */
     double cap, gib; /* NAN: none, unknown */
-    const char *cut;
-    struct pp_profile_other o;
+    const char *schedule, *cut;
+    struct pp_row row;
 };
 
 #define OTHER(m) PP_FIELD(struct other_row, m)
 static const struct pp_column other_columns[] = {
     {NULL, "", OTHER(number)},
-    {"schedule", "schedule", OTHER(o.schedule), .help = "what else would have run"},
-    {"chunks", "chunks", OTHER(o.chunks)},
-    {"microbatches", "microbatches", OTHER(o.microbatches)},
-    {"even", OTHER(o.even), .help = "as if the model were cut into stages of equal time"},
+    {"schedule", "schedule", OTHER(schedule), .help = "what else would have run"},
+    {"chunks", "chunks", OTHER(row.d.chunks)},
+    {"microbatches", "microbatches", OTHER(row.d.microbatches)},
+    {"even", OTHER(row.timed), .help = "as if the model were cut into stages of equal time"},
     {NULL, "cut", OTHER(cut)},
-    {"memory_cap", OTHER(o.cap), .help = "forwards that a rank may hold; 0: any number"},
+    {"memory_cap", OTHER(row.d.memory_cap), .help = "forwards that a rank may hold; 0: any number"},
     {NULL, "cap", "%g", 1, NULL, OTHER(cap)},
-    {"step", "step ms", "%.3f", 1e3, "seconds of a step", OTHER(o.step)},
+    {"step", "step ms", "%.3f", 1e3, "seconds of a step", OTHER(row.time.step)},
     {NULL, "gain", "%+.1f%%", 100, NULL, OTHER(gain)},
-    {"bubble", "bubble", "%.1f%%", 100, "idle share of the ranks' time", OTHER(o.idle)},
-    {"memory", OTHER(o.memory), .nullable = true, .help = "bytes of the largest rank; 0: unknown"},
+    {"bubble", "bubble", "%.1f%%", 100, "idle share of the ranks' time",
+     OTHER(row.time.bubble.idle)},
+    {"memory", OTHER(row.peak_bytes), .nullable = true,
+     .help = "bytes of the largest rank; 0: unknown"},
     {NULL, "GiB", "%.1f", 1, NULL, OTHER(gib)},
     {0}};
 
 static void make_others(const struct pp_profiled *s, struct other_row *out)
 {
-    for (int i = 0; i < s->n; i++) {
-        const struct pp_profile_other *o = &s->others[i];
+    for (int i = 0; i < s->others->n; i++) {
+        const struct pp_row *row = &s->others->items[i];
+        double cap = row->d.memory_cap, bytes = (double)row->peak_bytes;
         out[i] = (struct other_row){.number = i + 1,
-                                    .gain = 1 - o->step / s->f->means,
-                                    .cap = o->cap > 0 ? o->cap : NAN,
-                                    .gib = o->memory > 0 ? o->memory / GIB : NAN,
-                                    .cut = o->even ? "even" : "as run",
-                                    .o = *o};
+                                    .gain = 1 - row->time.step / s->f->means,
+                                    .cap = cap > 0 ? cap : NAN,
+                                    .gib = bytes > 0 ? bytes / GIB : NAN,
+                                    .schedule = pp_division_schedule(&row->d),
+                                    .cut = row->timed ? "even" : "as run",
+                                    .row = *row};
     }
 }
 
 /* Prints the first other plans with the cut of the profile, and the first ones with an even cut. */
 static int print_others(const struct pp_profiled *s, FILE *out)
 {
-    PP_TAKE(struct other_row, all, s->n + 1);
+    PP_TAKE(struct other_row, all, s->others->n + 1);
     PP_TAKE(struct other_row, shown, SHOWN + SHOWN_EVEN);
     int n = 0;
     make_others(s, all);
     for (int even = 0; even < 2; even++)
-        for (int i = 0, left = even ? SHOWN_EVEN : SHOWN; i < s->n && left > 0; i++)
-            if (all[i].o.even == (even > 0)) {
+        for (int i = 0, left = even ? SHOWN_EVEN : SHOWN; i < s->others->n && left > 0; i++)
+            if (all[i].row.timed == (even > 0)) {
                 shown[n++] = all[i];
                 left--;
             }
@@ -244,7 +248,7 @@ const struct pp_column pp_profile_columns[] = {
 static int print_profile_json(const struct pp_profiled *s, FILE *out)
 {
     const struct pp_geometry *g = &s->p->plan->geometry;
-    PP_TAKE(struct other_row, others, s->n + 1);
+    PP_TAKE(struct other_row, others, s->others->n + 1);
     PP_TAKE(struct rank_row, ranks, g->stages);
     make_others(s, others);
     for (int r = 0; r < g->stages; r++)
@@ -263,7 +267,7 @@ static int print_profile_json(const struct pp_profiled *s, FILE *out)
                                  .shift = s->p->shift,
                                  .f = *s->f,
                                  .ranks = {ranks, sizeof(*ranks), g->stages},
-                                 .others = {others, sizeof(*others), s->n}};
+                                 .others = {others, sizeof(*others), s->others->n}};
     pp_document_json(pp_profile_columns, &d, out);
     return 0;
 }
@@ -332,16 +336,16 @@ int pp_profiled_page(const void *profiled, FILE *f)
 /* ---- another profile */
 
 struct prediction {
-    double predicted, measured, error, *memory; /* [stages] NULL: unknown */
-    const struct pp_profile *to;
+    double predicted, measured, error;
+    const struct pp_profiled *s;
 };
 
 static void put_memory_errors(const void *prediction, const char *key, struct pp_json *j)
 {
-    const struct prediction *p = prediction;
+    const struct pp_profiled *s = ((const struct prediction *)prediction)->s;
     pp_json_array(j, key);
-    for (int r = 0; p->memory && r < p->to->plan->geometry.stages; r++)
-        pp_json_dbl(j, NULL, change_percent(p->memory[r], p->to->memory[r]) / 100);
+    for (int r = 0; s->memory && r < s->to->plan->geometry.stages; r++)
+        pp_json_dbl(j, NULL, change_percent(s->memory[r], s->to->memory[r]) / 100);
     pp_json_end(j);
 }
 
@@ -355,34 +359,30 @@ const struct pp_column pp_against_columns[] = {
      .help = "of each rank; empty: unknown"},
     {0}};
 
-int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *out)
+static int print_prediction(const struct pp_profiled *s, bool json, FILE *out)
 {
-    PP_OWN(pp_profile_close) struct pp_profile *to = NULL;
-    PP_OWN(pp_profile_fit_fini) struct pp_profile_fit fit = {0};
-    struct pp_profile_other o = {.schedule = ""};
-    PP_TRY(pp_profile_read(path, &to));
-    PP_TRY(pp_profile_fit_make(to, &fit));
-    PP_TAKE(double, memory, to->plan->geometry.stages);
-    PP_TRY(pp_profile_predict(s->p, s->f, to->plan, &o, memory));
-    struct prediction p = {o.step, fit.step, change_percent(o.step, fit.step) / 100,
-                           o.memory > 0 ? memory : NULL, to};
+    double percent = change_percent(s->predicted, s->measured);
+    const double *measured = s->to->memory;
     if (json) {
+        struct prediction p = {s->predicted, s->measured, percent / 100, s};
         pp_document_json(pp_against_columns, &p, out);
         return 0;
     }
     print_profile_head(s->p, out);
     fprintf(out, "predicts\n");
-    print_profile_head(to, out);
-    fprintf(out, "\nstep predicted %.3f ms, measured %.3f ms (%+.2f %%)\n", 1e3 * p.predicted,
-            1e3 * p.measured, 100 * p.error);
-    for (int r = 0; r < to->plan->geometry.stages && p.memory && to->memory[r] > 0; r++)
+    print_profile_head(s->to, out);
+    fprintf(out, "\nstep predicted %.3f ms, measured %.3f ms (%+.2f %%)\n", 1e3 * s->predicted,
+            1e3 * s->measured, percent);
+    for (int r = 0; r < s->to->plan->geometry.stages && s->memory && measured[r] > 0; r++)
         fprintf(out, "rank %3d: memory predicted %.2f GiB, measured %.2f GiB (%+.2f %%)\n", r,
-                memory[r] / GIB, to->memory[r] / GIB, change_percent(memory[r], to->memory[r]));
+                s->memory[r] / GIB, measured[r] / GIB, change_percent(s->memory[r], measured[r]));
     return 0;
 }
 
 int pp_profiled_print(const struct pp_profiled *s, bool json, FILE *out)
 {
+    if (s->to)
+        return print_prediction(s, json, out);
     if (json)
         return print_profile_json(s, out);
     print_profile_head(s->p, out);

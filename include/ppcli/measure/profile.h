@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measured pipelines: when each action of each rank began and ended, as ppcli and other programs
- * write it. From that follow the plan that ran, what its actions take, how near a simulation comes
- * to it, and what another plan would have taken with the same times. Local, no clock, no device.
- * Times are seconds, memory is bytes.
+ * write it. From that follow the plan that ran, what its actions take, and how near a simulation
+ * comes to it. Local, no clock, no device. Times are seconds, memory is bytes.
  */
 #ifndef PPCLI_MEASURE_PROFILE_H
 #define PPCLI_MEASURE_PROFILE_H
@@ -66,29 +65,6 @@ struct pp_profile_fit {
 /* Fits the simulator to a profile. The caller calls pp_profile_fit_fini(). Errors: PP_ERESOURCE. */
 int pp_profile_fit_make(const struct pp_profile *p, struct pp_profile_fit *out);
 void pp_profile_fit_fini(struct pp_profile_fit *f);
-
-/* Another plan with the times of a profile, those of a rank divided among its chunks. */
-struct pp_profile_other {
-    char schedule[PP_NAME_MAX];
-    int chunks, microbatches;
-    double cap;  /* memory cap of schedules that have one; 0: none */
-    bool even;   /* all ranks have the same work */
-    double step; /* without the time outside */
-    double idle;
-    double memory; /* of the rank that holds most; 0: unknown */
-};
-
-/* Predicts a plan with as many stages (P) as the profile; the rows of a micro-batch follow from its
- * M. Errors: PP_EUSAGE (another P), PP_ERESOURCE. */
-int pp_profile_predict(const struct pp_profile *p, const struct pp_profile_fit *f,
-                       const struct pp_plan *plan, struct pp_profile_other *out,
-                       double *memory /* [P] or NULL */);
-
-/* Predicts all schedules with 1, 2, 4 and the profile's own number of chunks, and with half, as
- * many and twice as many micro-batches, that hold at most `memory` bytes a rank (0: any number).
- * The best comes first. The caller frees *out. */
-int pp_profile_others(const struct pp_profile *p, const struct pp_profile_fit *f, double memory,
-                      struct pp_profile_other **out, int *n);
 
 /* Simulates a step with the times of its own actions, or, if `step` is -1, with mean times. Sets
  * *costs to the means. Errors: PP_ERESOURCE. */

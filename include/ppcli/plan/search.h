@@ -4,6 +4,7 @@
 #define PPCLI_PLAN_SEARCH_H
 
 #include "ppcli/measure/measure.h"
+#include "ppcli/measure/profile.h"
 #include "ppcli/sim/sim.h"
 
 /* ---- advice: one sentence that names what limits a pipeline and what would help. Local. */
@@ -61,7 +62,7 @@ struct pp_estimate {
 struct pp_row { /* one way to run a model: a division and its price */
     struct pp_division d;
     int order;         /* of its schedule in the list of schedules */
-    bool timed;        /* cut by times; else as the config says */
+    bool timed;        /* cut by times; else as the config says, or as a profile ran */
     bool chooses_redo; /* d.recompute is the search's; else as the config says */
     bool fitted;       /* its order is made for the times of its cut, for at most d.memory_cap */
     int together;      /* W of so many are one product, by d.coalesce or by itself */
@@ -159,6 +160,22 @@ int pp_best_explain(const struct pp_space *spec, const struct pp_costs *costs, s
  * PP_ECONFIG, PP_ERESOURCE. */
 int pp_best_division(const struct pp_space *spec, const struct pp_costs *costs,
                      const struct pp_row *c, int64_t *ticks, struct pp_division *out);
+
+/* ---- profile_others.c: other plans with the times of a profile, those of a rank divided among its
+ * chunks */
+
+/* Predicts a plan with as many stages (P) as the profile; the rows of a micro-batch follow from its
+ * M. Sets the step of the row, without the time outside of the pipeline, its idle share and its
+ * peak_bytes (0: unknown). If row->timed is set, all ranks have the same work. Sets memory[P] if it
+ * is not NULL and the memory is known. Errors: PP_EUSAGE (another P), PP_ERESOURCE. */
+int pp_profile_predict(const struct pp_profile *p, const struct pp_profile_fit *f,
+                       const struct pp_plan *plan, struct pp_row *row, double *memory);
+
+/* Predicts all schedules with 1, 2, 4 and the profile's own number of chunks, and with half, as
+ * many and twice as many micro-batches, that hold at most `memory` bytes a rank (0: any number).
+ * The caller calls pp_rows_fini(). Errors: PP_ERESOURCE. */
+int pp_profile_others(const struct pp_profile *p, const struct pp_profile_fit *f, size_t memory,
+                      struct pp_rows *out);
 
 /*
  * Replaces `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager =

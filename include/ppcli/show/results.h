@@ -85,14 +85,15 @@ int pp_explained_print(const struct pp_explained *e, bool json, FILE *f);
 struct pp_profiled { /* nothing is owned */
     const struct pp_profile *p;
     const struct pp_profile_fit *f;
-    const struct pp_profile_other *others; /* [n] */
-    int n;
+    const struct pp_rows *others; /* what else would have run */
+    /* Another profile, and what p predicts for it. NULL: `others` are printed. */
+    const struct pp_profile *to;
+    double measured, predicted; /* its step */
+    const double *memory;       /* [stages] predicted; NULL: unknown */
 };
 
 int pp_profiled_print(const struct pp_profiled *s, bool json, FILE *f);
 int pp_profiled_page(const void *profiled, FILE *f);
-/* Prints how well this profile predicts another one. Errors: also those of pp_profile_read(). */
-int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *f);
 
 /* ---- mark */
 
