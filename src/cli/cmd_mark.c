@@ -12,8 +12,7 @@
 #define BEST "best" /* the fastest that fits */
 
 struct mark {
-    const struct plan_asked *asked; /* only its costs: */
-    const char *par;                /* what it is compared with: a schedule, or BEST */
+    const char *par; /* what it is compared with: a schedule, or BEST */
     struct plan_request q;
     char digest[PP_SHA256_HEX];
     struct pp_error why; /* the first error of a table that is not legal */
@@ -22,55 +21,28 @@ struct mark {
 
 /* ---- par */
 
-/* Times a schedule of the table's shape, with the table's costs. *makespan is 0 where it exceeds the cap. */
-static int time_schedule(const struct mark *m, const char *name, double *makespan)
+/* Remembers the schedule in the mark if it keeps the cap and is faster than those before it. */
+static int compare_schedule(const struct pp_plan *plan, const struct pp_sim_result *result,
+                            void *mark)
 {
-    const struct pp_geometry *g = m->m.g;
-    const struct pp_schedule_ops *ops = pp_schedule_find(name);
-    PP_OWN(plan_request_fini)
-    struct plan_request q = {
-        .is_shaped = true,
-        .schedule = name,
-        .g = {.stages = g->stages, .microbatches = g->microbatches, .memory_cap = m->m.cap}};
-    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+    struct pp_mark *m = &((struct mark *)mark)->m;
     int rank;
-    if (ops && (ops->chunks == 0 || ops->chunks == g->chunks))
-        q.g.chunks = g->chunks;
-    PP_TRY(plan_request_make(m->asked, &q));
-    PP_TRY(pp_sim_run(q.plan, &q.costs.costs, false, &result));
-    bool fits = m->m.cap <= 0 || plan_request_peak(&q, &result, &rank) <= m->m.cap;
-    *makespan = fits ? result.makespan : 0;
-    return 0;
-}
-
-/* Finds the fastest schedule that has as many chunks as the table and keeps the cap. */
-static int find_best(struct mark *m)
-{
-    for (const char *const *name = pp_schedule_names(); *name; name++) {
-        double makespan = 0;
-        int chunks = pp_schedule_find(*name)->chunks;
-        bool has_shape =
-            !pp_schedule_find(*name)->proves && (chunks == 0 || chunks == m->m.g->chunks);
-        if (!has_shape || time_schedule(m, *name, &makespan) < 0 || makespan <= 0)
-            continue;
-        if (!m->m.par || makespan < m->m.least) {
-            m->m.par = *name;
-            m->m.least = makespan;
-        }
+    bool fits = m->cap <= 0 || find_plan_peak(plan, result, &rank) <= m->cap;
+    if (fits && (!m->par || result->makespan < m->least)) {
+        m->par = pp_schedule_name(plan->schedule);
+        m->least = result->makespan;
     }
-    pp_error_clear();
     return 0;
 }
 
+/* Finds the fastest schedule that has as many chunks as the table and keeps the cap, or times the one
+ * that was asked for. */
 static int find_par(struct mark *m)
 {
-    double makespan = 0;
-    if (strcmp(m->par, BEST) == 0)
-        return find_best(m);
-    PP_TRY(time_schedule(m, m->par, &makespan));
-    m->m.par = makespan > 0 ? m->par : NULL;
-    m->m.least = makespan;
-    return 0;
+    struct pp_geometry shape = *m->m.g;
+    const char *name = strcmp(m->par, BEST) == 0 ? NULL : m->par;
+    shape.memory_cap = m->m.cap;
+    return pp_schedules_simulate(name, &shape, m->q.lists, compare_schedule, m);
 }
 
 /* ---- the mark */
@@ -85,7 +57,7 @@ static int measure_table(struct mark *m)
     m->m.digest = m->digest;
     m->m.like = pp_plan_recognize(m->q.plan);
     m->m.makespan = result.makespan;
-    m->m.peak = plan_request_peak(&m->q, &result, &m->m.rank);
+    m->m.peak = find_plan_peak(m->q.plan, &result, &m->m.rank);
     return find_par(m);
 }
 
@@ -113,8 +85,7 @@ static int mark_table(const struct plan_asked *a, const char *par, double cap, b
 {
     char reason[PP_ERROR_TEXT_MAX + 64];
     PP_OWN(fini_mark)
-    struct mark m = {.asked = a,
-                     .par = par,
+    struct mark m = {.par = par,
                      .q = {.g.memory_cap = cap},
                      .m = {.file = a->csv, .reason = reason, .asked = par}};
     int rc = plan_request_make(a, &m.q);

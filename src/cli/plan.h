@@ -20,10 +20,9 @@ struct plan_asked {
  * stages. */
 struct plan_request {
     bool times;                     /* the start and end of each action will be simulated */
-    bool is_shaped;                 /* schedule and g are given; the words have only the costs */
-    const char *schedule;           /* of options */
     struct pp_geometry g;           /* its memory_cap: forwards that a rank may hold; 0: any */
     const struct plan_asked *asked; /* all of these are set by plan_request_make(): */
+    const char *schedule;           /* of options */
     struct pp_cost_list lists[PP_COSTS];
     struct pp_plan *plan;        /* proved */
     struct pp_stage_costs costs; /* of its stages and boundaries */
@@ -37,7 +36,6 @@ int plan_request_make(const struct plan_asked *asked, struct plan_request *q);
 void plan_request_fini(struct plan_request *q);
 
 /* Returns the most micro-batches of activations that a rank holds, and sets *rank to that rank. */
-double plan_request_peak(const struct plan_request *q, const struct pp_sim_result *result,
-                         int *rank);
+double find_plan_peak(const struct pp_plan *plan, const struct pp_sim_result *result, int *rank);
 
 #endif

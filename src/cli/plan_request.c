@@ -101,8 +101,7 @@ static int build_plan(struct plan_request *q)
 static int fit_to_costs(struct plan_request *q)
 {
     PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
-    double comm = pp_cost_mean(&q->lists[PP_COST_COMM], 0);
-    return pp_plan_fit(&q->g, q->costs.f, comm, &q->plan);
+    return pp_plan_fit(&q->g, q->costs.f, q->g.costs.comm, &q->plan);
 }
 
 /* Finds the virtual stages that --recompute names. There is no model, so the virtual stages take
@@ -161,17 +160,15 @@ static void read_geometry(const struct pp_config *cfg, struct pp_geometry *g)
 static int from_options(struct plan_request *q)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
-    const char *recompute = "";
-    if (!q->is_shaped) {
-        PP_TRY(read_settings(q, &cfg));
-        read_geometry(cfg, &q->g);
-        recompute = cfg->pipeline.recompute;
-    }
+    const char *recompute;
+    PP_TRY(read_settings(q, &cfg));
+    read_geometry(cfg, &q->g);
+    recompute = cfg->pipeline.recompute;
     bool runs_program =
         q->schedule && strncmp(q->schedule, PP_SCHEDULE_EXEC, strlen(PP_SCHEDULE_EXEC)) == 0;
     if (q->schedule && !runs_program && !pp_schedule_find(q->schedule))
         return fail_unknown(q->schedule);
-    PP_TRY(q->is_shaped ? 0 : check_complete(&q->asked->settings));
+    PP_TRY(check_complete(&q->asked->settings));
     PP_TRY(runs_program ? from_program(q) : build_plan(q));
     PP_TAKE(bool, stages, q->plan->n_virtual);
     PP_TRY(find_recomputed(recompute, q->plan->n_virtual, stages));
@@ -228,11 +225,10 @@ static int from_config(struct plan_request *q)
     return 0;
 }
 
-double plan_request_peak(const struct plan_request *q, const struct pp_sim_result *result,
-                         int *rank)
+double find_plan_peak(const struct pp_plan *plan, const struct pp_sim_result *result, int *rank)
 {
-    int p = q->plan->geometry.stages, most = 0;
-    int share = q->plan->geometry.chunks / q->plan->copies;
+    int p = plan->geometry.stages, most = 0;
+    int share = plan->geometry.chunks / plan->copies;
     for (int r = 1; r < p; r++)
         most = result->peak[r] > result->peak[most] ? r : most;
     *rank = most;
@@ -241,16 +237,12 @@ double plan_request_peak(const struct plan_request *q, const struct pp_sim_resul
 
 int plan_request_make(const struct plan_asked *asked, struct plan_request *q)
 {
-    bool is_table = asked->csv && !q->is_shaped;
     q->asked = asked;
     PP_TRY(pp_cost_lists_read(asked->costs, q->lists));
-    q->g.costs = (struct pp_schedule_costs){.f = pp_cost_mean(&q->lists[PP_COST_F], 1),
-                                            .i = pp_cost_mean(&q->lists[PP_COST_I], 1),
-                                            .w = pp_cost_mean(&q->lists[PP_COST_W], 1),
-                                            .comm = pp_cost_mean(&q->lists[PP_COST_COMM], 0)};
+    q->g.costs = pp_cost_means(q->lists);
     if (asked->config && asked->csv)
         return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
-    PP_TRY(is_table ? from_table(q) : asked->config ? from_config(q) : from_options(q));
+    PP_TRY(asked->csv ? from_table(q) : asked->config ? from_config(q) : from_options(q));
     return pp_stage_costs_set(q->plan, q->lists, &q->costs);
 }
 

@@ -25,36 +25,56 @@ static void put_numbers(struct pp_json *j, const char *key, const double *x, int
     pp_json_end(j);
 }
 
-/* A known schedule of the plan's shape, with the plan's costs; one that refuses the shape is left out. */
-static int put_known(struct pp_json *j, const struct pp_planned *q, const char *name, size_t *room)
+struct known {
+    struct pp_json *j;
+    size_t room; /* bytes that are left for tables */
+};
+
+/* Writes a known schedule of the plan's shape, with the plan's costs. */
+static int put_known(const struct pp_plan *plan, const struct pp_sim_result *result, void *ctx)
 {
-    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
-    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+    struct known *k = ctx;
     PP_OWN_MEMORY char *text = NULL;
-    const struct pp_geometry *g = &q->plan->geometry;
-    struct pp_geometry shape = {
-        .stages = g->stages, .chunks = g->chunks, .microbatches = g->microbatches};
-    shape.memory_cap = q->memory_cap;
-    shape.costs.comm = q->costs->latency;
-    int rc = pp_plan_build(name, &shape, &plan);
-    if (rc == PP_ECONFIG) {
-        pp_error_clear();
-        return 0;
-    }
-    PP_TRY(rc);
-    PP_TRY(pp_sim_run(plan, q->costs, false, &result));
     PP_TRY(pp_plan_csv_text(plan, &text));
     int peak = 0;
-    for (int r = 0; r < g->stages; r++)
-        peak = result.peak[r] > peak ? result.peak[r] : peak;
-    pp_json_object(j, NULL);
-    pp_json_str(j, "name", name);
-    pp_json_dbl(j, "makespan", result.makespan);
-    pp_json_int(j, "peak", peak);
-    pp_json_uint(j, "crc", crc32(0, (const Bytef *)text, (uInt)strlen(text)));
-    bool fits = strlen(text) <= *room;
-    *room -= fits ? strlen(text) : 0;
-    pp_json_str(j, "table", fits ? text : NULL);
+    for (int r = 0; r < plan->geometry.stages; r++)
+        peak = result->peak[r] > peak ? result->peak[r] : peak;
+    pp_json_object(k->j, NULL);
+    pp_json_str(k->j, "name", pp_schedule_name(plan->schedule));
+    pp_json_dbl(k->j, "makespan", result->makespan);
+    pp_json_int(k->j, "peak", peak);
+    pp_json_uint(k->j, "crc", crc32(0, (const Bytef *)text, (uInt)strlen(text)));
+    bool fits = strlen(text) <= k->room;
+    k->room -= fits ? strlen(text) : 0;
+    pp_json_str(k->j, "table", fits ? text : NULL);
+    pp_json_end(k->j);
+    return 0;
+}
+
+/* Writes what every known schedule of the plan's shape takes. A stage costs what it costs in the plan,
+ * on whichever rank it is: the page simulates the tables so. */
+static int put_schedules(struct pp_json *j, const struct pp_planned *q)
+{
+    const struct pp_sim_costs *c = q->costs;
+    int n = q->plan->n_virtual;
+    PP_TAKE(double, numbers, 4 * (size_t)n);
+    double *f = numbers, *i = f + n, *w = i + n, *comm = w + n, overlap = c->overlap;
+    struct pp_geometry shape = q->plan->geometry;
+    struct known known = {.j = j, .room = TABLE_BYTES};
+    struct pp_cost_list lists[PP_COSTS] = {[PP_COST_F] = {f, n},
+                                           [PP_COST_I] = {i, n},
+                                           [PP_COST_W] = {w, n},
+                                           [PP_COST_COMM] = {comm, c->transfer ? n - 1 : 1},
+                                           [PP_COST_OVERLAP] = {&overlap, 1}};
+    for (int s = 0; s < n; s++) {
+        f[s] = c->f[s];
+        i[s] = c->i[s];
+        w[s] = c->w[s];
+        comm[s] = c->transfer && s < n - 1 ? c->transfer[2 * s] : c->latency;
+    }
+    shape.memory_cap = q->memory_cap;
+    pp_json_array(j, "known");
+    PP_TRY(pp_schedules_simulate(NULL, &shape, lists, put_known, &known));
     pp_json_end(j);
     return 0;
 }
@@ -64,7 +84,6 @@ static int print_data(const void *planned, FILE *f)
     const struct pp_planned *q = planned;
     PP_OWN_MEMORY char *text = NULL;
     const struct pp_plan *plan = q->plan;
-    size_t room = TABLE_BYTES;
     PP_TRY(pp_plan_csv_text(plan, &text));
     struct pp_json j = pp_json_begin(f, 0);
     pp_json_str(&j, "schedule", plan->schedule ? pp_schedule_name(plan->schedule) : "table");
@@ -79,10 +98,7 @@ static int print_data(const void *planned, FILE *f)
         put_numbers(&j, "transfer", q->costs->transfer, 2 * (plan->n_virtual - 1));
     pp_json_dbl(&j, "overlap", q->costs->overlap);
     pp_json_end(&j);
-    pp_json_array(&j, "known");
-    for (const char *const *name = pp_schedule_names(); *name; name++)
-        PP_TRY(pp_schedule_find(*name)->proves ? 0 : put_known(&j, q, *name, &room));
-    pp_json_end(&j);
+    PP_TRY(put_schedules(&j, q));
     pp_json_end(&j);
     return 0;
 }

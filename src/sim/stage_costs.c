@@ -88,12 +88,20 @@ int pp_cost_lists_read(const char *const texts[PP_COSTS], struct pp_cost_list ou
     return halve_backward(out);
 }
 
-double pp_cost_mean(const struct pp_cost_list *l, double none)
+static double find_mean(const struct pp_cost_list *l, double none)
 {
     double sum = 0;
     for (int i = 0; i < l->n; i++)
         sum += l->at[i];
     return l->n > 0 ? sum / l->n : none;
+}
+
+struct pp_schedule_costs pp_cost_means(const struct pp_cost_list lists[PP_COSTS])
+{
+    return (struct pp_schedule_costs){.f = find_mean(&lists[PP_COST_F], 1),
+                                      .i = find_mean(&lists[PP_COST_I], 1),
+                                      .w = find_mean(&lists[PP_COST_W], 1),
+                                      .comm = find_mean(&lists[PP_COST_COMM], 0)};
 }
 
 /* Sets out[n_virtual], the cost of each chunk, from a list of one number for all ranks, one number
@@ -129,7 +137,7 @@ static int spread_comm(const struct pp_plan *plan, const struct pp_cost_list *l,
 {
     int n = plan->n_virtual - 1;
     if (l->n <= 1) {
-        q->costs.latency = pp_cost_mean(l, 0);
+        q->costs.latency = find_mean(l, 0);
         return 0;
     }
     if (l->n != n) {
@@ -156,8 +164,8 @@ int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lis
     if (sum <= 0)
         return pp_fail(PP_EUSAGE, "one of --cost-f, --cost-i and --cost-w must be more than 0");
     for (int i = 0; i < plan->n_ties; i++)
-        q->tie[i] = pp_cost_mean(&lists[PP_COST_TIE], 0);
-    q->costs.overlap = pp_cost_mean(&lists[PP_COST_OVERLAP], 0);
+        q->tie[i] = find_mean(&lists[PP_COST_TIE], 0);
+    q->costs.overlap = find_mean(&lists[PP_COST_OVERLAP], 0);
     q->costs.fused_send = true; /* as published tables count */
     return spread_comm(plan, &lists[PP_COST_COMM], q);
 }

@@ -324,6 +324,14 @@ for word in '"table":"0F0,0F1,0B0,0B1' '"latency":0.5' '"name":"gpipe"' 'Schedul
     grep -qF -- "$word" "$folder/page.html" || complain "the page has no $word"
 done
 same "$(grep -c 'https\{0,1\}://' "$folder/page.html")" "$(grep -c 'http://www.w3.org/2000/svg' "$folder/page.html")"
+shape='--stages 4 --microbatches 8 --memory-cap 4 --cost-comm 0.5'
+# shellcheck disable=SC2086 # words
+ok run plan --schedule zb-auto $shape --format json
+step=$(sed -n 's/^  "makespan": \([0-9.]*\).*/\1/p' "$folder/out")
+# shellcheck disable=SC2086 # words
+ok run plan --schedule 1f1b $shape --html "$folder/page.html"
+grep -qF "\"name\":\"zb-auto\",\"makespan\":$step," "$folder/page.html" ||
+    complain "zb-auto of the page is not made for its costs, as that of plan, which takes $step"
 fails 64 '--html' run plan --schedule 1f1b --stages 2 --microbatches 2 --html x.html --format svg
 fails 64 "--html" run plan --schedule 1f1b --stages 2 --microbatches 2 --html ''
 fails 64 'two copies of the weights' run plan --schedule chimera --stages 2 --microbatches 4 --html "$folder/page.html"

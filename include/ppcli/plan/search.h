@@ -195,6 +195,21 @@ bool pp_choose_wanted(const struct pp_config *cfg);
  * PP_ERESOURCE. Local. */
 int pp_plan_check_room(const struct pp_geometry *g, bool times);
 
+/* ---- schedules.c: the known schedules at a shape, without a model */
+
+/*
+ * Simulates schedules with the stages, chunks, micro-batches and memory cap of a shape and the costs
+ * of `lists`, and calls see() for each. name NULL: all that searches try, in the order of their list,
+ * without those that refuse the shape. A named schedule, which exists, gets its default chunks if it
+ * does not allow those of the shape. Errors: PP_ECONFIG (the named one refuses the shape), PP_EUSAGE (a list has another
+ * length), PP_ERESOURCE, those of see(). Local.
+ */
+int pp_schedules_simulate(const char *name, const struct pp_geometry *shape,
+                          const struct pp_cost_list lists[PP_COSTS],
+                          int (*see)(const struct pp_plan *plan, const struct pp_sim_result *result,
+                                     void *ctx),
+                          void *ctx);
+
 /* ---- init_stages.c: whether stages pay, without a measurement, so that equal configs give equal
  * answers */
 
