@@ -101,13 +101,13 @@ static int mark_table(const struct plan_asked *a, const char *par, double cap, b
 int cmd_mark(int argc, char **argv)
 {
     struct plan_asked asked = {.csv = NULL}, *a = &asked;
-    const char *par = BEST, *memory_cap = NULL, *words[1];
+    const char *par = BEST, *words[1];
     double cap = 0;
     int json = 0;
     const struct pp_cli_option options[] = {
         {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {"par", 0, PP_CLI_STRING, &par, "NAME", "schedule to compare with; best: the fastest"},
-        {"memory-cap", 0, PP_CLI_STRING, &memory_cap, "X", "forwards that a rank may hold"},
+        {"memory-cap", 0, PP_CLI_NUMBER, &cap, "X", "forwards that a rank may hold"},
 #include "options_costs.def"
         {0},
     };
@@ -120,6 +120,5 @@ int cmd_mark(int argc, char **argv)
                        "--par: unknown schedule '%s'; ppcli keys pipeline.schedule lists them, and "
                        "best is the fastest",
                        par);
-    PP_TRY(memory_cap ? pp_cost_number("memory-cap", memory_cap, &cap) : 0);
     return mark_table(a, par, cap, json);
 }

@@ -39,7 +39,7 @@ void pp_stage_costs_fini(struct pp_stage_costs *q)
 const char *const pp_cost_names[PP_COSTS] = {"cost-f",    "cost-i",       "cost-w",  "cost-b",
                                              "cost-comm", "cost-overlap", "cost-tie"};
 
-int pp_cost_number(const char *option, const char *text, double *out)
+static int read_number(const char *option, const char *text, double *out)
 {
     char *end;
     double x = strtod(text, &end);
@@ -57,7 +57,7 @@ static int read_list(int cost, const char *text, struct pp_cost_list *out)
     PP_TRY(copy ? 0 : PP_ERESOURCE);
     PP_ALLOC(out->at, strlen(text) / 2 + 1);
     for (char *rest = copy, *word; (word = strsep(&rest, ","));)
-        PP_TRY(pp_cost_number(pp_cost_names[cost], word, &out->at[out->n++]));
+        PP_TRY(read_number(pp_cost_names[cost], word, &out->at[out->n++]));
     return 0;
 }
 

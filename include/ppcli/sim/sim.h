@@ -209,9 +209,6 @@ struct pp_cost_list {
  * error. Errors: PP_EUSAGE, PP_ERESOURCE. */
 int pp_cost_lists_read(const char *const texts[PP_COSTS], struct pp_cost_list out[PP_COSTS]);
 
-/* Reads one number of an option such as "memory-cap". Errors: PP_EUSAGE. */
-int pp_cost_number(const char *option, const char *text, double *out);
-
 /* Returns the means of the lists of F, I, W and transfers; 1, 1, 1 and 0 for lists that are not given. */
 struct pp_schedule_costs pp_cost_means(const struct pp_cost_list lists[PP_COSTS]);
 
