@@ -174,8 +174,8 @@ static int prepare_search(const struct asked *w, struct pp_machine_plan *p)
     p->asked.layout = w->layout;
     p->fp8 = w->fp8;
     p->ranks = w->ranks > 0 ? w->ranks : (int)p->cluster.ranks;
-    p->memory = (size_t)(p->cluster.memory - p->cluster.reserve);
-    if (w->memory && !pp_bytes_parse(w->memory, &p->memory))
+    p->space.memory = (size_t)(p->cluster.memory - p->cluster.reserve);
+    if (w->memory && !pp_bytes_parse(w->memory, &p->space.memory))
         return pp_fail(PP_EUSAGE, "--memory needs " PP_BYTES_FORMS ", not '%s'", w->memory);
     if (p->ranks > p->cluster.ranks && p->cluster.between.byte <= 0)
         return pp_fail(PP_ECONFIG,

@@ -43,7 +43,7 @@ struct pp_space pp_machine_plan_spec(const struct pp_machine_plan *p, const stru
     const struct pp_division *d = &row->d;
     int share, first, rows, chunks = p->asked.chunks.n == 1 ? p->asked.chunks.at[0] : 0;
     bool whole = m >= d->microbatches;
-    struct pp_space spec = pp_space_of(p->cfg, p->model, p->train_n, p->test_n);
+    struct pp_space spec = p->space;
     pp_balanced_piece(p->batch, d->replicas, 0, &first, &share);
     pp_balanced_piece(share, d->microbatches, 0, &first, &rows);
     if (pp_cluster_has_devices(&p->cluster)) { /* no copies that only a processor's products want */
@@ -60,11 +60,8 @@ struct pp_space pp_machine_plan_spec(const struct pp_machine_plan *p, const stru
     spec.base.microbatches = m;
     spec.base.zero = d->zero;
     spec.chunks = d->stages == 1 ? 1 : chunks;
-    spec.timed = spec.recompute = spec.cuts = true;
-    spec.memory = p->memory;
     spec.actions = CUTS(d->stages);
     spec.places = spec.training.processes;
-    spec.endless = true;
     return spec;
 }
 
@@ -146,7 +143,7 @@ static int search_shape(struct pp_machine_plan *p, struct pp_row *row, double *b
 
 static struct pp_row make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
 {
-    struct pp_row row = {.d = p->base};
+    struct pp_row row = {.d = p->space.base};
     row.d.stages = stages;
     row.d.replicas = p->ranks / stages;
     row.d.zero = zero;
@@ -369,13 +366,13 @@ static int try_whole(struct pp_machine_plan *p, struct pp_row row, bool again, d
     pp_log_progress("whole steps: %d of %d", whole->n + whole->same + 1, PP_MIN(WHOLE, p->found.n));
     row.d.microbatches = m;
     int rc = again ? best_fit(&spec, p->costs, &row) : pp_best_try(&spec, p->costs, &row);
-    if (rc == 0 && !again && row.peak_bytes > p->memory)
+    if (rc == 0 && !again && row.peak_bytes > p->space.memory)
         rc = best_fit(&spec, p->costs, &row);
-    if (rc == 0 && row.peak_bytes <= p->memory && *left > 0 && is_whole)
+    if (rc == 0 && row.peak_bytes <= p->space.memory && *left > 0 && is_whole)
         rc = best_refine(&spec, p->costs, &row, left);
     if (rc < 0)
         return rc == PP_ECONFIG ? 0 : rc;
-    row.over = row.peak_bytes > p->memory;
+    row.over = row.peak_bytes > p->space.memory;
     PP_TRY(row.over ? 0 : pp_best_explain(&spec, p->costs, &row, NULL));
     row.time.step = is_whole ? row.time.step : estimate;
     row.d.microbatches = all;

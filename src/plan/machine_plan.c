@@ -22,11 +22,15 @@ struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *
 int pp_machine_plan_load(struct pp_machine_plan *p)
 {
     PP_TRY(pp_run_model(p->cfg, &p->model));
-    p->train_n = p->test_n = p->batch = p->cfg->train.batch_size;
-    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &p->train_n);
+    int train_n = p->cfg->train.batch_size, test_n = train_n;
+    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &train_n);
     if (rc == 0)
-        rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &p->test_n);
-    p->batch = p->train_n < p->batch ? p->train_n : p->batch;
+        rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &test_n);
+    p->batch = PP_MIN(train_n, p->cfg->train.batch_size);
+    size_t memory = p->space.memory;
+    p->space = pp_space_of(p->cfg, p->model, train_n, test_n);
+    p->space.memory = memory;
+    p->space.timed = p->space.recompute = p->space.cuts = p->space.endless = true;
     return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
 }
 
@@ -81,7 +85,7 @@ static int fail_unfit(struct pp_machine_plan *p)
         return pp_fail(PP_ECONFIG,
                        "none of %ld divisions fits into %.4g GB a rank of %s: use more "
                        "ranks, a smaller batch, or --recompute full",
-                       p->found.tried, (double)p->memory / 1e9, p->cluster.name);
+                       p->found.tried, (double)p->space.memory / 1e9, p->cluster.name);
     if (p->found.too_large == 0 && p->found.why[0])
         return pp_fail(PP_ECONFIG, "%d ranks: no shape can run: %s", p->ranks, p->found.why);
     if (p->found.too_large == 0)
@@ -98,7 +102,7 @@ static int fail_unfit(struct pp_machine_plan *p)
         "replicas, with %.4g GB (try --memory %zuk): use more ranks or a smaller batch (the "
         "largest layer alone has %.4g GB with its gradients and state; ppcli does not cut within "
         "layers)",
-        (double)p->memory / 1e9, p->cluster.name, pp_division_schedule(&s->d), s->d.stages,
+        (double)p->space.memory / 1e9, p->cluster.name, pp_division_schedule(&s->d), s->d.stages,
         s->d.replicas, (double)s->peak_bytes / 1e9, s->peak_bytes / 1000 + 1,
         (double)largest / 1e9);
 }
@@ -113,7 +117,6 @@ static int find(struct pp_machine_plan *p)
     divided = divided || (a->context.n > 0 && !asked_has(&a->context, 1)) || a->layout;
     bool own = !p->fp8 && p->cfg->model.experts == 0 && !divided &&
                (!a->only || !others || strcmp(a->only, "ppcli") == 0);
-    p->base = pp_division_shape(p->cfg);
     if (p->cfg->pipeline.slower.n > 0)
         return pp_config_problem(p->cfg, "pipeline.slower",
                                  "pipeline.slower: the ranks of a machine file are equally fast; "

@@ -46,7 +46,7 @@ static struct pp_row make_row(const struct pp_machine_plan *p, const struct pp_d
                            .e = *e,
                            .time.step = e->step,
                            .peak_bytes = (size_t)e->bytes,
-                           .over = e->bytes > (double)p->memory};
+                           .over = e->bytes > (double)p->space.memory};
 }
 
 static int price_division(struct search *s, const struct pp_division *p, int rows)

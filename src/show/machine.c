@@ -51,12 +51,13 @@ static void print_machine_head(const struct pp_machine_plan *p, FILE *f)
             "  %s products at %.0f %% of %.4g Tflop/s",
             pp_text_count((double)pp_model_floats(p->model), floats),
             pp_text_count(count_units(p), units), units_of(p), p->ranks, c->name, c->ranks,
-            (double)p->memory / 1e9, p->fp8 ? "fp8" : pp_precision_name(p->cfg->run.precision),
-            100 * c->product, (p->fp8 ? c->fp8 : c->peak[p->cfg->run.precision]) / 1e12);
+            (double)p->space.memory / 1e9,
+            p->fp8 ? "fp8" : pp_precision_name(p->cfg->run.precision), 100 * c->product,
+            (p->fp8 ? c->fp8 : c->peak[p->cfg->run.precision]) / 1e12);
     fprintf(f, "%s%s\n", c->kernels[0] ? "; kernels: " : "", c->kernels);
     if (p->found.tried > 0)
         fprintf(f, "%ld layouts tried; %ld need more than %.3g GB per rank\n", p->found.tried,
-                p->found.too_large, (double)p->memory / 1e9);
+                p->found.too_large, (double)p->space.memory / 1e9);
     if (c->busy > 0)
         fprintf(f,
                 "\nbusy machine: %s was measured while other programs used it (load %.1f): do not "
@@ -210,7 +211,7 @@ static struct machine_rows make_machine_rows(const struct pp_machine_plan *p,
                                  .ranks = p->ranks,
                                  .batch = p->batch,
                                  .fewer = p->fewer,
-                                 .memory = (int64_t)p->memory,
+                                 .memory = (int64_t)p->space.memory,
                                  .tried = p->found.tried,
                                  .too_large = p->found.too_large,
                                  .error = PP_PLAN_ERROR,

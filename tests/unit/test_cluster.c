@@ -218,11 +218,12 @@ TEST(processors_with_bf16_are_not_taken_for_devices)
 {
     PP_OWN(pp_model_destroy) struct pp_model *m = model_of();
     PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    struct pp_machine_plan p = {.cfg = cfg, .model = m, .ranks = 1, .batch = 4, .train_n = 4};
+    struct pp_machine_plan p = {.cfg = cfg, .model = m, .ranks = 1, .batch = 4};
     struct pp_row row = {.d = {.stages = 1, .replicas = 1, .microbatches = 1}};
     struct pp_cluster_use use = {
         .model = m, .precision = PP_PRECISION_BF16, .optimizer = PP_OPT_SGD, .rows = 4, .ranks = 1};
     assert_non_null(cfg);
+    p.space = pp_space_of(cfg, m, 4, 0);
     CHECK_OK(read_text(good, &p.cluster));
     for (int device = 0; device < 2; device++) {
         struct pp_costs *costs = NULL;

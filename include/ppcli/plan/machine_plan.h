@@ -72,34 +72,33 @@ struct pp_asked {
 };
 
 struct pp_machine_plan {
-    struct pp_config *cfg;   /* owned, as all of these */
-    struct pp_division base; /* of all rows of ppcli's own: what is neither asked nor searched */
+    struct pp_config *cfg; /* owned, as all of these */
     struct pp_model *model;
     struct pp_cluster cluster;
     struct pp_costs *costs;
+    struct pp_space space; /* of ppcli's own rows; its memory limits all rows. Nothing is owned */
     struct pp_asked asked;
-    int ranks, batch, train_n, test_n;
+    int ranks, batch;
     bool fp8;
-    size_t memory;        /* that a plan may fill */
     struct pp_rows found; /* the rows; tried: without what is refused or the same */
     int fewer;            /* this many ranks have a faster best row; 0: no number is known */
     double fewer_step;    /* seconds */
 };
 
-/* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch.
- * Errors: as of pp_run_model() and pp_run_samples(). */
+/* Makes the model of p->cfg, and the space and the batch from the samples; where the data are absent,
+ * from those of a batch. The space keeps its memory. Errors: as of pp_run_model() and pp_run_samples(). */
 int pp_machine_plan_load(struct pp_machine_plan *p);
 
 /* One division, as --compare says it, is the only row. Errors: as of pp_estimate_words(),
  * PP_ECONFIG, PP_ERESOURCE. */
 int pp_machine_plan_price(struct pp_machine_plan *p, const char *words);
 
-/* Searches. cfg, cluster, asked, ranks, batch, samples and memory are set. Errors: PP_ECONFIG
+/* Searches. cfg, cluster, asked, ranks, batch and space are set. Errors: PP_ECONFIG
  * (nothing runs, or nothing fits, and what would), PP_ERESOURCE. */
 int pp_machine_plan_find(struct pp_machine_plan *p);
 void pp_machine_plan_fini(struct pp_machine_plan *p);
 
-/* ppcli's own row for its search, of m micro-batches; fewer than the row's are the beginning of its
+/* Returns the space of ppcli's own row, of m micro-batches; fewer than the row's are the beginning of its
  * step. */
 struct pp_space pp_machine_plan_spec(const struct pp_machine_plan *p, const struct pp_row *row,
                                      int m);
