@@ -282,7 +282,8 @@ function checkOrder(t) {
 
 // The circle of ranks that wait for each other, from a run that got stuck.
 function findCircle(t, sim) {
-  const name = (a) => a.op + a.mb + (t.chunks === 1 ? "" : " of stage " + a.stage);
+  const name = (a) => "" + a.stage + a.op + a.mb;
+  const owner = (r) => t.chunks === 1 ? "" : " (rank " + r + ")";
   const source = (r) => {
     const message = messageOf(t, t.lists[r][sim.at[r]], false), channel = Math.floor(message / t.m);
     return { message, channel, rank: t.rankOf[channel % 2 ? (channel + 1) / 2 : channel / 2] };
@@ -293,8 +294,7 @@ function findCircle(t, sim) {
   const start = r, waits = [];
   do {
     const from = source(r), by = t.lists[from.rank].slice(sim.at[from.rank]).find((a) => messageOf(t, a, true) === from.message);
-    waits.push("rank " + r + " waits in " + name(t.lists[r][sim.at[r]]) + " for message " + (from.message % t.m) + " of channel " + from.channel
-      + " (rank " + from.rank + " sends it in " + (by ? name(by) : "no action") + ")");
+    waits.push(name(t.lists[r][sim.at[r]]) + owner(r) + " waits for " + (by ? name(by) : "what no cell does") + owner(from.rank));
     r = from.rank;
   } while (r !== start);
   const more = waits.length > 16 ? "; and " + (waits.length - 16) + " more" : "";
