@@ -332,6 +332,15 @@ static void make_ranks(const struct pp_explained *e, int n, struct rank_row *row
     }
 }
 
+/* Returns whether a rank holds samples in the memory of its device. */
+static bool holds_data(const struct pp_explained *e)
+{
+    for (int r = 0; r < e->run.layout->stages; r++)
+        if (e->ranks[r].data > 0)
+            return true;
+    return false;
+}
+
 static int print_memory(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
@@ -346,8 +355,13 @@ static int print_memory(const struct pp_explained *e, FILE *f)
                                      : "; every replica the same");
     PP_TAKE(struct rank_row, rows, l->stages);
     make_ranks(e, l->stages, rows);
-    pp_listing_print(rank_columns, &(struct pp_listing){rows, sizeof(*rows), l->stages},
-                     PP_LISTING_TEXT, 2, f);
+    struct pp_column columns[sizeof(rank_columns) / sizeof(rank_columns[0])];
+    memcpy(columns, rank_columns, sizeof(columns));
+    for (struct pp_column *c = columns; c->key; c++)
+        if (strcmp(c->key, "data_bytes") == 0 && !holds_data(e))
+            c->title = NULL; /* the table fits 80 columns without it */
+    pp_listing_print(columns, &(struct pp_listing){rows, sizeof(*rows), l->stages}, PP_LISTING_TEXT,
+                     2, f);
     if (e->run.cfg->train.zero && l->replicas > 1)
         print_zero(e, f);
     fprintf(f, "  (packed: weights a second time, in the order in which the products read them)\n");
