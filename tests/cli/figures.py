@@ -82,7 +82,7 @@ def plans():
     _, texts, _ = picture(*SHAPE, '1f1b', '--title', '', '--format', 'svg')
     check('an empty title leaves out all words about the plan', not any('makespan' in t or 'micro-batch' in t for t in texts), texts)
     for words, code, said in ((['--width', '100', '-o', 'x.svg'], 64, '--width wants 240'), (['--title', 'x'], 64, 'add -o plan.svg'),
-                              (['--html', 'x.html', '-o', 'x.svg'], 64, 'leave out -o x.svg')):
+                              (['--html', 'x.html', '-o', 'x.svg'], 64, 'leave out -o')):
         check('refused: ' + ' '.join(words), said in run(*SHAPE, '1f1b', *words, code=code))
     run(*SHAPE, '1f1b', '-o', 'plan.csv')
     check('the ending chooses the format', open('plan.csv', encoding='utf-8').read().startswith('0F0,0F1'))
