@@ -262,10 +262,11 @@ static int trace_row(struct bench *b, int i)
     char path[PP_PATH_MAX];
     PP_TRY(trace_path(b, i, path));
     b->prober.options.trace.file = path;
-    PP_TRY(bench_set_number(row->cfg, "train.max_steps", TRACED));
-    int rc = run_row(b, row, NULL);
-    PP_TRY(bench_set_number(row->cfg, "train.max_steps", 0));
+    int rc = bench_set_number(row->cfg, "train.max_steps", TRACED);
+    rc = rc == 0 ? run_row(b, row, NULL) : rc;
+    int set = bench_set_number(row->cfg, "train.max_steps", 0);
     b->prober.options.trace.file = NULL;
+    rc = rc == 0 ? set : rc;
     if (b->world && !row->processes)
         rc = pp_transport_agree(b->world, rc);
     return rc;

@@ -257,7 +257,7 @@ static void print_hints(const struct pp_machine_plan *p, FILE *f)
     const struct pp_row *with = fastest_of(p, true), *without = fastest_of(p, false);
     int blocks = p->cfg->model.n_layer, shown = 0;
     double gain = with && without ? without->e.step / with->e.step - 1 : 0;
-    if (gain > PP_PLAN_ERROR)
+    if (with && without && gain > PP_PLAN_ERROR)
         fprintf(
             f,
             "Tensor parallelism (tp %d x pp %d) gains %.0f %% over ppcli's best, pp %d x dp %d.\n",

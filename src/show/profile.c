@@ -257,7 +257,7 @@ static int print_profile_json(const struct pp_profiled *s, FILE *out)
                               .in_flight = s->f->peak[r],
                               .memory = s->p->memory[r],
                               .fitted = s->f->memory_base + s->f->memory_slope * s->f->peak[r],
-                              .ranges = &s->f->ranges[r * PP_OPS]};
+                              .ranges = &s->f->ranges[(size_t)r * PP_OPS]};
     struct profile_document d = {.source = s->p->source,
                                  .schedule = s->p->schedule,
                                  .g = *g,

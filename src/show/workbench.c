@@ -70,7 +70,7 @@ static int put_schedules(struct pp_json *j, const struct pp_planned *q)
         f[s] = c->f[s];
         i[s] = c->i[s];
         w[s] = c->w[s];
-        comm[s] = c->transfer && s < n - 1 ? c->transfer[2 * s] : c->latency;
+        comm[s] = c->transfer && s < n - 1 ? c->transfer[2 * (size_t)s] : c->latency;
     }
     shape.memory_cap = q->memory_cap;
     pp_json_array(j, "known");

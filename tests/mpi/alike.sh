@@ -124,7 +124,7 @@ lacks() { # lacks TEXT COMMAND: 69 and the cause, in a mount namespace where COM
 }
 if [ "$(id -u)" -eq 0 ] && unshare -m sh -c 'mount -t tmpfs t /dev/shm' 2>/dev/null; then
     lacks 'but 4.0 MiB are free' 'mount -t tmpfs -o size=4m t /dev/shm'
-    lacks 'room for' 'mount -t tmpfs -o nr_inodes=2 t /dev/shm'
+    lacks 'can be created' 'mount -t tmpfs -o nr_inodes=2 t /dev/shm'
     lacks 'Read-only' 'mkdir -p ro && mount -t tmpfs -o ro t ro && export TMPDIR=$PWD/ro'
     lacks 'its session folder' 'mkdir -p no && mount -t tmpfs -o size=4k t no && head -c 4096 /dev/zero >no/x; export TMPDIR=$PWD/no'
 else
