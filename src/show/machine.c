@@ -170,7 +170,7 @@ static void set_texts(const struct pp_machine_plan *p, const struct pp_row *r,
     snprintf(out->redo, sizeof(out->redo), "%s",
              r->own ? pp_candidate_recompute(r, text) : redos[r->d.redo]);
     snprintf(out->idle, sizeof(out->idle), "%.1f+%.1f+%.1f", 100 * r->e.schedule, 100 * r->e.cut,
-             100 * r->e.transfer);
+             100 * r->e.transfer + 1e-9);
     if (r->d.context > 1)
         snprintf(out->more, sizeof(out->more), "cp=%d", r->d.context);
     if (r->d.expert > 1)
