@@ -91,7 +91,8 @@ static int add_layers(const struct pp_model *m, const struct pp_costs *costs, st
         *l = (struct pp_cluster_layer){.rows = costs->sizes[i / m->n_layers],
                                        .t = {t->f, t->i, t->w},
                                        .work = pp_layer_work(m, i % m->n_layers)};
-        memcpy(l->name, m->layers[i % m->n_layers].name, sizeof(l->name));
+        _Static_assert(sizeof(l->name) >= PP_LAYER_NAME_MAX, "a layer's name fits");
+        snprintf(l->name, sizeof(l->name), "%s", m->layers[i % m->n_layers].name);
     }
     c->n_layers = c->layers ? n : 0;
     return c->layers ? 0 : PP_ERESOURCE;

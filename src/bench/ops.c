@@ -108,8 +108,7 @@ static int time_node(struct bed *b, double seconds, struct op_cost *out)
 {
     const struct pp_node *n = b->n;
     double t[OP_PHASES][PASSES_MAX], one[OP_PHASES], spent = 0;
-    bool learns = n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
-    const bool has[OP_PHASES] = {true, learns && n->op->backward_input,
+    const bool has[OP_PHASES] = {true, n->learns && n->op->backward_input,
                                  n->op->backward_weight != NULL};
     PP_TRY(pp_backend_zero(b->be, b->step, sizeof(*b->step)));
     if (b->packed)

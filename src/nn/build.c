@@ -77,10 +77,11 @@ static bool is_too_large(struct builder *b, const struct pp_shape *s)
     return floats > INT_MAX;
 }
 
-struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
-                         int x1, struct pp_shape out)
+struct pp_node *add_node_of(struct builder *b, const struct pp_node_op *op, const char *name,
+                            int n_x, const int *x, struct pp_shape out)
 {
     struct pp_model *m = b->m;
+    pp_assert(n_x >= 0 && n_x <= PP_NODE_INPUTS);
     struct pp_shape *value =
         b->rc < 0 ? NULL : grow_array(b, &m->values, m->n_values, sizeof(*value));
     struct pp_node *n = value ? grow_array(b, &m->nodes, m->n_nodes, sizeof(*n)) : NULL;
@@ -92,18 +93,28 @@ struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const c
     *value = out;
     *n = (struct pp_node){.op = op,
                           .layer = m->n_layers - 1,
-                          .x = {x0, x1},
-                          .n_x = x1 < 0 ? 1 : 2,
+                          .n_x = n_x,
                           .y = m->n_values++,
-                          .in = *shape_of(b, x0),
                           .out = out,
                           .first_param = m->n_params,
                           .positions = 1,
                           .cached = b->cached};
+    for (int i = 0; i < n_x; i++) {
+        pp_assert(x[i] >= 0 && x[i] < n->y);
+        n->x[i] = x[i];
+    }
+    if (n_x > 0)
+        n->in = *shape_of(b, x[0]);
     m->n_nodes++;
     join_name(b, name, b->name, sizeof(b->name));
     n->key = pp_rng_stream(b->name, 0);
     return n;
+}
+
+struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
+                         int x1, struct pp_shape out)
+{
+    return add_node_of(b, op, name, x1 < 0 ? 1 : 2, (const int[]){x0, x1}, out);
 }
 
 size_t pp_param_floats(const struct pp_param *p)
@@ -137,17 +148,15 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
 /* Returns whether the gradient of a value is needed: a node before it has parameters. */
 static bool needs_gradient(const struct pp_model *m, int value)
 {
-    if (value == 0)
-        return false;
-    const struct pp_node *n = &m->nodes[value - 1];
-    return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
+    return value > 0 && m->nodes[value - 1].learns;
 }
 
 static int count_readers(const struct pp_model *m, int value)
 {
     int n = 0;
     for (int i = value; i < m->n_nodes; i++) /* only later nodes can read it */
-        n += (m->nodes[i].x[0] == value) + (m->nodes[i].n_x > 1 && m->nodes[i].x[1] == value);
+        for (int j = 0; j < m->nodes[i].n_x; j++)
+            n += m->nodes[i].x[j] == value;
     return n;
 }
 
@@ -160,6 +169,7 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     l->y = end;
     l->in = (int)pp_shape_floats(&m->values[l->x]);
     l->out = (int)pp_shape_floats(&m->values[l->y]);
+    l->wants_dx = needs_gradient(m, l->x);
     for (int i = l->first_node; i < end; i++) {
         struct pp_node *n = &m->nodes[i];
         for (int k = 0; k < n->n_x; k++)
@@ -201,8 +211,10 @@ int build_finish(struct builder *b, int y)
     pp_assert(y == m->n_nodes && m->n_layers > 0); /* the last value */
     for (int i = 0; i < m->n_nodes; i++) {
         struct pp_node *n = &m->nodes[i];
+        n->learns = n->n_params > 0;
         for (int k = 0; k < n->n_x; k++) {
             n->wants_dx[k] = needs_gradient(m, n->x[k]);
+            n->learns = n->learns || n->wants_dx[k];
             n->shared[k] = count_readers(m, n->x[k]) > 1;
         }
     }

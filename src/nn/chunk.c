@@ -332,7 +332,9 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
         struct pp_at at = node_arrays(c, st, k, 0);
         if (pass->recompute && k == c->n_nodes - 1)
             at.y = c->scratch + c->unread;
-        for (int j = 0; j < (n->reads & PP_READS_X1_IN_W ? 2 : 1); j++) {
+        for (int j = 0; j < n->n_x; j++) {
+            if (j > 0 && !(n->reads & PP_READS_IN_W(j)))
+                continue;
             const struct pp_shape *in = &c->model->values[n->x[j]];
             PP_TRY(measure_values(c, be, n, pass->rows, in, at.x[j], &c->range.x));
             if (!isfinite(c->range.x) && c->range.bad_input < 0) {
@@ -390,7 +392,7 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
     st->dy = dy;
     for (int k = c->n_nodes - 1; k >= 0; k--) {
         const struct pp_node *n = chunk_node(c, k);
-        if (!chunk_learns(n) || is_in_pieces(c, k))
+        if (!n->learns || is_in_pieces(c, k))
             continue;
         struct pp_at at = node_arrays(c, st, k, 1);
         at.dy = gradient_array(c, st, gslot, k);
@@ -398,7 +400,7 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
         for (int j = 0; j < n->n_x; j++) {
             int from = source_node(c, k, j);
             at.dx[j] = from < 0 ? dx : n->wants_dx[j] ? gradient_array(c, st, gslot, from) : NULL;
-            at.add[j] = c->places[k].later[j] || (j > 0 && n->x[j] == n->x[0]);
+            at.add[j] = c->places[k].adds[j];
         }
         PP_TRY(n->op->backward_input ? n->op->backward_input(n, be, &at) : 0);
         PP_TRY(measure_values(c, be, n, st->pass.rows, &n->out, at.dy, &c->range.dz));

@@ -23,21 +23,19 @@ struct chunk_at {
 
 /* Places of a node's arrays, in floats. */
 struct pp_chunk_place {
-    size_t params;              /* within params and grads */
-    size_t packed;              /* within packed; NO_PLACE: the backend needs no copy */
-    struct chunk_at y, dy;      /* y: in the state slot; dy: in the grad slot */
-    size_t keep, grad_keep;     /* in the state slot and in the grad slot; NO_PLACE: nothing is
+    size_t params;             /* within params and grads */
+    size_t packed;             /* within packed; NO_PLACE: the backend needs no copy */
+    struct chunk_at y, dy;     /* y: in the state slot; dy: in the grad slot */
+    size_t keep, grad_keep;    /* in the state slot and in the grad slot; NO_PLACE: nothing is
                                    kept */
-    size_t work[3];             /* scratch during F, I and W; NO_PLACE: no scratch */
-    bool recompute;             /* a pass with `recompute` needs the node */
-    bool later[PP_NODE_INPUTS]; /* a later node of the chunk also reads that input */
+    size_t work[3];            /* scratch during F, I and W; NO_PLACE: no scratch */
+    bool recompute;            /* a pass with `recompute` needs the node */
+    bool adds[PP_NODE_INPUTS]; /* the node adds to the gradient of that input, which a later node
+                                   of the chunk also reads, or which an earlier input is, too */
 };
 
 /* Assigns the places of all nodes and sets c->sizes. Errors: PP_ERESOURCE. */
 int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec);
-
-/* Returns whether the gradient of the node's value is needed. */
-bool chunk_learns(const struct pp_node *n);
 
 /* Finds whether y[rows] of the node is the first value that is not finite, and notes it in
  * c->range; only if c->looks. */

@@ -94,7 +94,7 @@ static size_t place_scratch(struct scratch *s, int from, int to, size_t floats)
 /* The nodes of the chunk that read a value: the last one (-1: none), and how they read it. */
 struct readers {
     int last;
-    unsigned reads;
+    uint64_t reads;
 };
 
 /* Sets out[n_nodes + 1] to which nodes read the input of the chunk, then to which nodes read the
@@ -117,11 +117,6 @@ static void find_readers(const struct pp_chunk *c, struct readers *out)
 static size_t floats_of_value(const struct pp_node *n, const struct pp_chunk_spec *spec)
 {
     return pp_value_floats(spec->backend, (size_t)spec->max_rows * pp_shape_floats(&n->out));
-}
-
-bool chunk_learns(const struct pp_node *n)
-{
-    return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
 /* Returns the node whose gradient shares memory with the gradient of node k; -1 if there is none.
@@ -150,7 +145,7 @@ static void place_values(struct pp_chunk *c, int k, const struct readers *of,
         p->y.slot = take_floats(&z->state, floats);
     else
         p->y.scratch = place_scratch(f, k, last, floats);
-    if (!chunk_learns(n))
+    if (!n->learns)
         return;
     int same = find_same_gradient(c, k);
     if (same >= 0)
@@ -204,8 +199,11 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
         p->work[0] = place_scratch(&f, k, k, w.scratch);
         p->work[1] = place_scratch(&i, n - 1 - k, n - 1 - k, w.scratch);
         p->work[2] = w.scratch > 0 ? 0 : NO_PLACE;
-        for (int j = 0; j < node->n_x; j++)
-            p->later[j] = readers[node->x[j] - c->first_node].last > k;
+        for (int j = 0; j < node->n_x; j++) {
+            p->adds[j] = readers[node->x[j] - c->first_node].last > k;
+            for (int i = 0; i < j; i++)
+                p->adds[j] = p->adds[j] || node->x[i] == node->x[j];
+        }
     }
     size_t y = floats_of_value(chunk_node(c, n - 1), spec);
     bool rewrites = spec->recompute && c->places[n - 1].keep != NO_PLACE;

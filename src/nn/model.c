@@ -86,6 +86,9 @@ int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_inp
 void pp_model_destroy(struct pp_model **m)
 {
     if (*m) {
+        for (int i = 0; i < (*m)->n_nodes; i++)
+            if ((*m)->nodes[i].free_setup)
+                (*m)->nodes[i].free_setup((*m)->nodes[i].setup);
         pp_free((*m)->values);
         pp_free((*m)->nodes);
         pp_free((*m)->layers);
@@ -134,7 +137,7 @@ void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, size_t e
         double in = (double)pp_shape_floats(&m->values[n->x[j]]);
         floats[0] += in;
         floats[1] += n->wants_dx[j] ? in * (1 + n->shared[j]) : 0;
-        floats[2] += j == 0 && n->reads & PP_READS_X_IN_W ? in : 0;
+        floats[2] += n->reads & PP_READS_IN_W(j) ? in : 0;
     }
     for (int k = 0; k < 3; k++)
         out[k] = floats[k] * (double)element;
@@ -216,10 +219,10 @@ static bool same_scaling(const struct pp_rope_scaling *x, const struct pp_rope_s
 static bool same_settings(const struct pp_node *x, const struct pp_node *y)
 {
     const struct pp_attention_settings *a = &x->attention, *b = &y->attention;
-    return x->op == y->op && x->n_x == y->n_x && x->activation == y->activation &&
-           x->bias == y->bias && x->norm.groups == y->norm.groups &&
-           are_equal(x->norm.eps, y->norm.eps) && a->heads == b->heads &&
-           a->kv_heads == b->kv_heads && a->causal == b->causal &&
+    return x->op == y->op && x->n_x == y->n_x && x->setup_hash == y->setup_hash &&
+           x->activation == y->activation && x->bias == y->bias &&
+           x->norm.groups == y->norm.groups && are_equal(x->norm.eps, y->norm.eps) &&
+           a->heads == b->heads && a->kv_heads == b->kv_heads && a->causal == b->causal &&
            a->batch_first == b->batch_first && x->rotary.heads == y->rotary.heads &&
            are_equal(x->rotary.base, y->rotary.base) &&
            same_scaling(&x->rotary.scaling, &y->rotary.scaling) &&
@@ -232,7 +235,7 @@ bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
     bool same = a->n_nodes == b->n_nodes;
     for (int i = 0; same && i < a->n_nodes; i++) {
         const struct pp_node *x = &a->nodes[i], *y = &b->nodes[i];
-        same = same_settings(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1];
+        same = same_settings(x, y) && memcmp(x->x, y->x, sizeof(x->x)) == 0;
     }
     return same;
 }

@@ -149,6 +149,10 @@ bool window_over(struct builder *b, const char *what, const struct window *w, in
 struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
                          int x1, struct pp_shape out);
 
+/* Adds a node as add_node() does, with the inputs x[n_x], 0 <= n_x <= PP_NODE_INPUTS. */
+struct pp_node *add_node_of(struct builder *b, const struct pp_node_op *op, const char *name,
+                            int n_x, const int *x, struct pp_shape out);
+
 /* Adds a parameter to the last node, named after it. Returns NULL if something failed. */
 struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_kind kind,
                            int n_dims, const int *dims);

@@ -316,7 +316,7 @@ static int run_input_gradient(struct walk *w, struct exec_stage *st, const struc
     begin_compute(w, PP_EVENT_I, a, 1);
     float *dy = output_of_stage(w, st, a->slot, a->recv);
     const struct pp_model *m = x->layout->model;
-    bool wanted = m->nodes[m->layers[x->layout->first[st->s]].first_node].wants_dx[0];
+    bool wanted = m->layers[x->layout->first[st->s]].wants_dx;
     float *dx = wanted ? slot_memory(w, a->send) : NULL; /* NULL: no earlier layer learns */
     if (st->is_last && !st->output)
         PP_TRY(loss_in_pieces(w, st, a, dx));

@@ -124,7 +124,7 @@ static double block_messages(const struct estimation *e, double attention, doubl
 static bool is_read_back(const struct pp_model *m, const struct pp_node *n)
 {
     const struct pp_layer *l = &m->layers[n->layer];
-    unsigned reads = n->reads & PP_READS_Y_IN_I;
+    uint64_t reads = n->reads & PP_READS_Y_IN_I;
     for (int i = l->first_node; i <= l->last_node; i++) {
         const struct pp_node *to = &m->nodes[i];
         for (int j = 0; j < to->n_x; j++)

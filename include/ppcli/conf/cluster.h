@@ -21,7 +21,7 @@ struct pp_link {
 
 /* Measured times: F, I and W of a micro-batch of `rows` rows, in seconds. */
 struct pp_cluster_layer {
-    char name[48]; /* name in the model */
+    char name[128]; /* name in the model; as long as PP_LAYER_NAME_MAX */
     int rows;
     double t[3];
     /* pp_layer_work() of the measured layer: a layer with another work is a different one; 0:

@@ -36,9 +36,9 @@
  * without padding; a node's first parameter begins at a multiple of PP_NODE_FLOATS.
  */
 
-#define PP_PARAM_NAME_MAX 96
-#define PP_LAYER_NAME_MAX 48
-#define PP_NODE_INPUTS 2
+#define PP_PARAM_NAME_MAX 256
+#define PP_LAYER_NAME_MAX 128
+#define PP_NODE_INPUTS 30
 
 struct pp_node;
 
@@ -120,17 +120,18 @@ struct pp_workspace {
     size_t packed;    /* copy of the weights for the backend */
 };
 
-/* Values that a node reads in its backward pass; x is its first input, x1 its second. */
-enum pp_reads {
-    PP_READS_X_IN_I = 1,
-    PP_READS_X_IN_W = 2,
-    PP_READS_Y_IN_I = 4,
-    PP_READS_DY_IN_W = 8,
-    PP_READS_X1_IN_I = 16,
-    PP_READS_X1_IN_W = 32
-};
-#define PP_READS_INPUT(j) /* those of its input j */                                               \
-    ((unsigned)((j) == 0 ? PP_READS_X_IN_I | PP_READS_X_IN_W : PP_READS_X1_IN_I | PP_READS_X1_IN_W))
+/* Values that a node reads in its backward pass, as bits of 64; x is its first input, x1 its
+ * second. */
+#define PP_READS_Y_IN_I UINT64_C(1)
+#define PP_READS_DY_IN_W UINT64_C(2)
+#define PP_READS_IN_I(j) (UINT64_C(4) << 2 * (j))
+#define PP_READS_IN_W(j) (UINT64_C(8) << 2 * (j))
+#define PP_READS_INPUT(j) (PP_READS_IN_I(j) | PP_READS_IN_W(j))
+#define PP_READS_X_IN_I PP_READS_IN_I(0)
+#define PP_READS_X_IN_W PP_READS_IN_W(0)
+#define PP_READS_X1_IN_I PP_READS_IN_I(1)
+#define PP_READS_X1_IN_W PP_READS_IN_W(1)
+_Static_assert(PP_NODE_INPUTS <= 31, "two bits for each input");
 
 /* The arrays of a node in one pass. */
 struct pp_at {
@@ -139,7 +140,8 @@ struct pp_at {
     pp_value *y;                  /* written by F; available in I if declared */
     pp_value *dy;                 /* I may change it in place; kept for W if declared */
     pp_value *dx[PP_NODE_INPUTS]; /* NULL: not needed */
-    bool add[PP_NODE_INPUTS];     /* add to dx: another reader of x has written it */
+    bool add[PP_NODE_INPUTS];     /* add to dx: another reader of x, or of an earlier input that is
+                                     the same value, has written it */
     float *keep, *grad_keep, *scratch;
     const float *params;
     const float *packed; /* of these params, or NULL */
@@ -195,17 +197,23 @@ struct pp_node_op {
 struct pp_node {
     const struct pp_node_op *op;
     int layer;                     /* layer of the node */
-    int x[PP_NODE_INPUTS], n_x, y; /* values; y is the node's number + 1 */
-    struct pp_shape in, out;       /* shapes of x[0] and y */
+    int x[PP_NODE_INPUTS], n_x, y; /* values, n_x >= 0; y is the node's number + 1 */
+    struct pp_shape in, out;       /* shapes of x[0], if there is one, and of y */
     bool wants_dx[PP_NODE_INPUTS]; /* a node before that input has parameters */
     bool shared[PP_NODE_INPUTS];   /* that input has other readers */
-    unsigned reads;                /* enum pp_reads */
+    bool learns;                   /* the gradient of y is needed */
+    uint64_t reads;                /* PP_READS_... */
     int first_param, n_params;     /* in the model */
     size_t n_floats; /* floats of its params, padded to a multiple of PP_NODE_FLOATS */
     uint64_t key;    /* hash of its name, for random numbers */
     int positions;   /* positions of a text, each a row of a product; else 1 */
     int cached; /* rows are positions of one text, from pp_pass.position on, and attention keeps
                    keys and values of this many; 0: not so */
+    /* Settings that do not fit in here: the op's, which the model frees with free_setup. Nodes with
+     * the same setup_hash have the same ones. */
+    void *setup;
+    void (*free_setup)(void *setup);
+    uint64_t setup_hash;
     /* Settings of the ops: */
     int activation; /* enum pp_activation after a linear, a convolution or a norm */
     bool bias;      /* of linear, convolution and layer norm */
@@ -246,6 +254,7 @@ struct pp_layer {
     int first_node, last_node;    /* inclusive */
     int x, y;                     /* its input and output value */
     int in, out;                  /* floats of a sample of x and y */
+    bool wants_dx;                /* the gradient of x is needed */
     int first_param, n_params;    /* in the model */
     size_t n_floats;              /* of all its nodes */
 };
