@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes the graph of a program, node by node. What depends on no sample and no parameter is computed
+ * by the folder; everything else by the handler of its operator. An operator without a handler, and
+ * whatever needs its result, is left out, so that all problems of a program are found at once.
+ */
+#include "lower.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/base/base.h"
+
+/* ---- problems */
+
+bool lower_refuse(struct lower *l, const char *format, ...)
+{
+    struct graph *g = l->graph;
+    char text[sizeof(g->problems->text)];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    l->refused = true;
+    for (int i = 0; i < g->n_problems; i++) {
+        if (strcmp(g->problems[i].text, text) == 0) {
+            g->problems[i].count++;
+            return false;
+        }
+    }
+    struct graph_problem *p = pp_realloc(g->problems, (size_t)g->n_problems + 1, sizeof(*p));
+    if (!p) {
+        l->rc = PP_ERESOURCE;
+        return false;
+    }
+    g->problems = p;
+    p = &p[g->n_problems++];
+    *p = (struct graph_problem){.source = l->node, .count = 1};
+    memcpy(p->text, text, sizeof(text));
+    return false;
+}
+
+/* ---- arguments */
+
+bool lower_has(const struct pt_node *n, const char *name)
+{
+    const struct pt_arg *a = pt_arg_find(n, name);
+    return a && a->kind != PT_NONE;
+}
+
+int64_t lower_int(const struct pt_node *n, const char *name, int64_t otherwise)
+{
+    const struct pt_arg *a = pt_arg_find(n, name);
+    return a && a->kind == PT_INT                ? a->size.n
+           : a && a->kind == PT_INTS && a->n > 0 ? a->sizes[0].n
+                                                 : otherwise;
+}
+
+double lower_number(const struct pt_node *n, const char *name, double otherwise)
+{
+    const struct pt_arg *a = pt_arg_find(n, name);
+    return a && a->kind == PT_FLOAT      ? a->number
+           : a && a->kind == PT_INT      ? (double)a->size.n
+           : a && a->kind == PT_BOOL_ARG ? (double)a->flag
+                                         : otherwise;
+}
+
+bool lower_flag(const struct pt_node *n, const char *name, bool otherwise)
+{
+    const struct pt_arg *a = pt_arg_find(n, name);
+    return a && a->kind == PT_BOOL_ARG ? a->flag : otherwise;
+}
+
+int lower_dim(const struct pt_node *n, const char *name, int64_t otherwise, int n_dims)
+{
+    int64_t dim = lower_int(n, name, otherwise);
+    return (int)(dim < 0 ? dim + n_dims : dim);
+}
+
+int lower_weight(struct lower *l, const struct pt_node *n, const char *name)
+{
+    const struct pt_arg *a = pt_arg_find(n, name);
+    bool whole =
+        a && a->kind == PT_TENSOR && a->value >= 0 && l->values[a->value].state == LOWERED_WEIGHT;
+    return whole ? l->program->values[a->value].index : -1;
+}
+
+const struct pt_tensor *lower_type(const struct lower *l, const struct pt_node *n, int k)
+{
+    return &l->program->values[n->outputs[k]].type;
+}
+
+/* ---- nodes */
+
+struct graph_node *lower_add(struct lower *l, enum graph_kind kind, int n_in, const int *in,
+                             struct pp_shape shape)
+{
+    struct graph_node *n = l->rc == 0 ? graph_add(l->graph, kind, l->node, n_in, in, shape) : NULL;
+    l->rc = n || l->rc < 0 ? l->rc : PP_ERESOURCE;
+    return n;
+}
+
+struct pp_shape lower_shape(int64_t positions, int64_t channels)
+{
+    if (positions == 1)
+        return pp_shape_flat((int)channels);
+    return (struct pp_shape){2, {(int)positions, (int)channels, 1}};
+}
+
+/* Returns a view of a new node that has a constant of the folder. */
+static struct view add_constant(struct lower *l, int value)
+{
+    PP_OWN(fold_constant_free) struct fold_constant c = {.batch_dim = -1};
+    struct view v = {.n_dims = -1};
+    int rc = fold_read(l->folder, value, &c);
+    if (rc == PP_ECONFIG)
+        lower_refuse(l, "%s", pp_error_get()->text);
+    else if (rc < 0)
+        l->rc = rc;
+    if (rc < 0)
+        return v;
+    if (c.n > INT_MAX) {
+        lower_refuse(l, "a constant of more than 2^31 - 1 numbers");
+        return v;
+    }
+    float *table = pp_alloc((size_t)c.n, sizeof(*table));
+    struct graph_node *n =
+        table ? lower_add(l, GRAPH_CONSTANT, 0, NULL, pp_shape_flat((int)c.n)) : NULL;
+    if (!n) {
+        pp_free(table);
+        l->rc = PP_ERESOURCE;
+        return v;
+    }
+    for (int64_t i = 0; i < c.n; i++)
+        table[i] = c.floats ? c.floats[i] : (float)c.ints[i];
+    n->table = table;
+    v = (struct view){.value = l->graph->n_nodes - 1, .n_dims = c.n_dims};
+    for (int d = 0; d < c.n_dims; d++) {
+        if (d == c.batch_dim)
+            v.axes[v.n_axes + v.count[d]++] = (struct axis){0, 0};
+        if (c.dims[d] > 1)
+            v.axes[v.n_axes + v.count[d]++] = (struct axis){c.dims[d], c.strides[d]};
+        v.n_axes += v.count[d];
+    }
+    return v;
+}
+
+/* Returns a view of a new node that has a weight as an operand. */
+static struct view add_weight(struct lower *l, int value)
+{
+    const struct pt_tensor *type = &l->program->values[value].type;
+    int64_t floats = 1;
+    for (int d = 0; d < type->n_dims; d++)
+        floats *= type->dims[d].n;
+    struct graph_node *n = lower_add(l, GRAPH_WEIGHT, 0, NULL, pp_shape_flat((int)floats));
+    if (!n)
+        return (struct view){.n_dims = -1};
+    n->n_weights = 1;
+    n->weights[0] = l->program->values[value].index;
+    return view_of_value(l->graph->n_nodes - 1, type->n_dims, type->dims);
+}
+
+struct view lower_value(struct lower *l, int value)
+{
+    struct lowered *v = &l->values[value];
+    if (v->state == LOWERED_NOT)
+        l->refused = true;
+    /* Nodes of constants and weights are made for each reader: emit.c makes one of those that a
+     * layer reads. */
+    return v->state == LOWERED_VIEW     ? v->view
+           : v->state == LOWERED_WEIGHT ? add_weight(l, value)
+           : v->state == LOWERED_HOST   ? add_constant(l, value)
+                                        : (struct view){.n_dims = -1};
+}
+
+struct view lower_tensor(struct lower *l, const struct pt_node *n, const char *name)
+{
+    const struct pt_arg *a = pt_arg_find(n, name);
+    if (a && a->kind == PT_TENSOR && a->value >= 0)
+        return lower_value(l, a->value);
+    lower_refuse(l, "%s: its argument %s is not a tensor", n->target, name);
+    return (struct view){.n_dims = -1};
+}
+
+void lower_set(struct lower *l, const struct pt_node *n, int k, const struct view *v)
+{
+    if (l->rc < 0 || l->refused || v->n_dims < 0 || k >= n->n_outputs || n->outputs[k] < 0)
+        return;
+    const struct pt_tensor *type = lower_type(l, n, k);
+    bool same = v->n_dims == type->n_dims;
+    for (int d = 0; same && d < v->n_dims; d++) {
+        struct pt_size s = view_size(v, d);
+        same = s.n == type->dims[d].n && s.batch == type->dims[d].batch;
+    }
+    if (!same) {
+        char text[96];
+        lower_refuse(l, "%s: its result has the shape %s, which the archive contradicts", n->target,
+                     view_text(v, text, sizeof(text)));
+        return;
+    }
+    l->values[n->outputs[k]] = (struct lowered){LOWERED_VIEW, *v};
+}
+
+struct view lower_copy(struct lower *l, const struct view *v)
+{
+    static const struct graph_step load = {.code = PP_EXPR_LOAD};
+    struct view in = *v, out = {.n_dims = -1};
+    lower_expr(l, 1, &in, 1, &load, NULL, LOWER_IN_ORDER, &out);
+    return out;
+}
+
+struct view lower_rows(struct lower *l, const struct view *v)
+{
+    if (v->n_dims < 1 || view_is_rows(v, graph_floats(l->graph, v->value)))
+        return *v;
+    return lower_copy(l, v);
+}
+
+struct view lower_with_channels(const struct view *v, int value, int64_t channels)
+{
+    struct view m = view_merge(v), to = m;
+    int last = m.n_dims - 1;
+    int64_t old = view_size(&m, last).n;
+    to.value = value;
+    for (int k = 0; k < m.n_axes; k++)
+        to.axes[k].stride = m.axes[k].stride / old * channels;
+    to.n_axes -= m.count[last];
+    to.count[last] = 0;
+    if (channels > 1) {
+        to.count[last] = 1;
+        to.axes[to.n_axes++] = (struct axis){channels, 1};
+    }
+    return to;
+}
+
+/* ---- elementwise nodes */
+
+/* Returns the places of the axes (without that of the samples) in memory, the outermost first: as in
+ * the view with most elements, or in the order of the dimensions. */
+static int order_axes(int n_views, const struct view *views, enum lower_order how,
+                      int order[VIEW_AXES])
+{
+    const struct view *like = &views[0];
+    int64_t most = 0;
+    int n = 0;
+    for (int i = 0; i < n_views; i++) {
+        int64_t elements = 1;
+        for (int k = 0; k < views[i].n_axes; k++)
+            elements *= views[i].axes[k].stride ? views[i].axes[k].size : 1;
+        if (elements > most) {
+            most = elements;
+            like = &views[i];
+        }
+    }
+    for (int k = 0; k < like->n_axes; k++) {
+        int64_t stride = like->axes[k].stride < 0 ? -like->axes[k].stride : like->axes[k].stride;
+        if (like->axes[k].size == 0)
+            continue;
+        int at = n++;
+        for (; how != LOWER_IN_ORDER && stride != 0 && at > 0; at--) {
+            int64_t before = like->axes[order[at - 1]].stride;
+            before = before < 0 ? -before : before;
+            if (before == 0 || before >= stride)
+                break;
+            order[at] = order[at - 1];
+        }
+        order[at] = k;
+    }
+    return n;
+}
+
+/* Merges axis k + 1 of a piece into axis k if all arrays allow it. */
+static bool merge_piece_axes(struct graph_piece *p, int k)
+{
+    for (int i = 0; i <= p->n_operands; i++) {
+        const struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
+        if (o->stride[k] != o->stride[k + 1] * p->size[k + 1] ||
+            (o->table_axis >= 0 && (o->table_axis == k || o->table_axis == k + 1)))
+            return false;
+    }
+    p->size[k] *= p->size[k + 1];
+    for (int i = 0; i <= p->n_operands; i++) {
+        struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
+        o->stride[k] = o->stride[k + 1];
+        memmove(&o->stride[k + 1], &o->stride[k + 2],
+                (size_t)(VIEW_AXES - k - 2) * sizeof(*o->stride));
+        o->table_axis -= o->table_axis > k;
+    }
+    memmove(&p->size[k + 1], &p->size[k + 2], (size_t)(VIEW_AXES - k - 2) * sizeof(*p->size));
+    p->n_axes--;
+    return true;
+}
+
+void graph_piece_merge(struct graph_piece *p)
+{
+    for (int k = 0; k + 1 < p->n_axes;)
+        k = merge_piece_axes(p, k) ? 0 : k + 1;
+}
+
+/* Copies views until all have the same axes. */
+static bool align_views(struct lower *l, int n, struct view *views)
+{
+    for (int tries = 0; tries <= n; tries++) {
+        struct view aligned[PP_NODE_INPUTS], *at[PP_NODE_INPUTS];
+        int bad = 0;
+        for (int i = 0; i < n; i++) {
+            aligned[i] = view_merge(&views[i]);
+            at[i] = &aligned[i];
+        }
+        if (view_align(at, n, &bad)) {
+            memcpy(views, aligned, (size_t)n * sizeof(*views));
+            return true;
+        }
+        views[bad] = lower_copy(l, &views[bad]);
+        if (l->rc < 0 || l->refused)
+            return false;
+    }
+    return lower_refuse(l, "its tensors cannot be brought into one order of memory");
+}
+
+bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
+                const struct graph_step *steps, const bool *summed, enum lower_order how,
+                struct view *out)
+{
+    int order[VIEW_AXES], in[PP_NODE_INPUTS];
+    struct graph_piece p = {.result = {.table_axis = -1}};
+    pp_assert(n_views >= 1 && n_views < PP_NODE_INPUTS);
+    for (int i = 0; i < n_views; i++)
+        if (views[i].n_dims < 0 || l->rc < 0)
+            return false;
+    if (!align_views(l, n_views, views))
+        return false;
+    int n = order_axes(n_views, views, how, order);
+    PP_OWN_MEMORY struct graph_operand *operands = pp_alloc((size_t)n_views, sizeof(*operands));
+    PP_OWN_MEMORY struct graph_step *copy = pp_alloc((size_t)n_steps, sizeof(*copy));
+    PP_OWN_MEMORY struct graph_piece *piece = pp_alloc(1, sizeof(*piece));
+    if (!operands || !copy || !piece) {
+        l->rc = PP_ERESOURCE;
+        return false;
+    }
+    memcpy(copy, steps, (size_t)n_steps * sizeof(*copy));
+    /* dimension of each axis, and the result's strides */
+    int dim_of[VIEW_AXES];
+    for (int d = 0, k = 0; d < views[0].n_dims; d++)
+        for (int i = 0; i < views[0].count[d]; i++)
+            dim_of[k++] = d;
+    struct view to = views[0];
+    int64_t floats = 1;
+    to.offset = 0;
+    for (int k = 0; k < to.n_axes; k++)
+        if (to.axes[k].size == 0 && summed && summed[dim_of[k]])
+            return lower_refuse(l,
+                                "%s sums over the samples of a batch: a micro-batch has only "
+                                "some of them",
+                                l->program->nodes[l->node].target);
+    for (int i = n - 1; i >= 0; i--) {
+        struct axis *a = &to.axes[order[i]];
+        bool gone = summed && summed[dim_of[order[i]]];
+        a->stride = gone ? 0 : floats;
+        floats *= gone ? 1 : a->size;
+    }
+    p.operands = operands;
+    p.n_operands = n_views;
+    p.steps = copy;
+    p.n_steps = n_steps;
+    p.n_axes = n;
+    if (floats > INT_MAX)
+        return lower_refuse(l, "a value of more than 2^31 - 1 numbers per sample");
+    for (int i = 0; i < n_views; i++) {
+        operands[i] =
+            (struct graph_operand){.input = i, .offset = views[i].offset, .table_axis = -1};
+        in[i] = views[i].value;
+        for (int k = 0; k < n; k++)
+            operands[i].stride[k] = views[i].axes[order[k]].stride;
+    }
+    for (int k = 0; k < n; k++) {
+        p.size[k] = to.axes[order[k]].size;
+        p.result.stride[k] = to.axes[order[k]].stride;
+    }
+    graph_piece_merge(&p);
+    if (p.n_axes > PP_AXES)
+        return lower_refuse(l, "%s: a tensor with more than %d axes in memory",
+                            l->program->nodes[l->node].target, PP_AXES);
+    /* the result as a view: a summed dimension has size 1 */
+    struct view result = {.n_dims = to.n_dims};
+    for (int d = 0, k = 0; d < to.n_dims; d++) {
+        for (int i = 0; i < to.count[d]; i++, k++) {
+            if (summed && summed[d])
+                continue;
+            result.axes[result.n_axes++] = to.axes[k];
+            result.count[d]++;
+        }
+    }
+    int last = to.n_dims - 1;
+    int64_t channels = last >= 0 && !(summed && summed[last]) && !view_has_batch(&to, last)
+                           ? view_size(&to, last).n
+                           : 1;
+    struct graph_node *node =
+        lower_add(l, GRAPH_EXPR, n_views, in, lower_shape(floats / channels, channels));
+    if (!node)
+        return false;
+    result.value = l->graph->n_nodes - 1;
+    *piece = p;
+    node->pieces = piece;
+    node->n_pieces = 1;
+    operands = NULL;
+    copy = NULL;
+    piece = NULL;
+    *out = result;
+    return true;
+}
+
+/* ---- the program */
+
+static const struct lowering *find_lowering(const char *target)
+{
+    static const struct lowering *const tables[] = {lowerings_of_views, lowerings_of_elements,
+                                                    lowerings_of_ops};
+    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+        for (const struct lowering *row = tables[t]; row->target; row++)
+            if (strcmp(row->target, target) == 0)
+                return row;
+    return NULL;
+}
+
+/* Returns whether a tensor that the node reads has no value because of an earlier problem. */
+static bool lacks_input(const struct lower *l, const struct pt_node *n)
+{
+    for (int i = 0; i < n->n_args; i++) {
+        const struct pt_arg *a = &n->args[i];
+        if (a->kind == PT_TENSOR && a->value >= 0 && l->values[a->value].state == LOWERED_NOT)
+            return true;
+        for (int k = 0; a->kind == PT_TENSORS && k < a->n; k++)
+            if (a->values[k] >= 0 && l->values[a->values[k]].state == LOWERED_NOT)
+                return true;
+    }
+    return false;
+}
+
+static int lower_node(struct lower *l, int node)
+{
+    const struct pt_node *n = &l->program->nodes[node];
+    l->node = node;
+    l->refused = false;
+    bool known;
+    PP_TRY(fold_node(l->folder, node, &known));
+    if (known) {
+        for (int k = 0; k < n->n_outputs; k++)
+            if (n->outputs[k] >= 0)
+                l->values[n->outputs[k]].state = LOWERED_HOST;
+        l->graph->n_folded++;
+        return 0;
+    }
+    const struct lowering *row = find_lowering(n->target);
+    if (!row) {
+        lower_refuse(l, "%s is none of the operators that ppcli knows (ppcli keys --operators)",
+                     n->target);
+        return l->rc;
+    }
+    if (lacks_input(l, n))
+        return 0;
+    int before = l->graph->n_nodes;
+    row->lower(l, n, row);
+    if (l->graph->n_nodes == before)
+        l->graph->n_views++;
+    else if (row->general)
+        l->graph->n_general++;
+    else
+        l->graph->n_fast++;
+    return l->rc;
+}
+
+/*
+ * Makes the node of the data: value 0. A sample of the data lies in memory as rows of channels; the
+ * program sees an image as [channels][height][width].
+ */
+static int lower_input(struct lower *l, const char *name, int value,
+                       const struct pp_data_input *data)
+{
+    const struct pt_program *p = l->program;
+    const struct pt_tensor *type = &p->values[value].type;
+    struct pt_size dims[PT_DIMS];
+    int order[PT_DIMS], n = type->n_dims;
+    bool image = n == 4 && (data->shape.n == 0 || data->shape.n == 3);
+    int64_t floats = 1;
+    char has[48], wants[96];
+    for (int d = 0; d < n; d++) {
+        if (type->dims[d].n < 1 || (d > 0 && type->dims[d].batch))
+            return pp_fail(PP_ECONFIG,
+                           "%s: dimension %d of %s is not a number: only the number of samples, "
+                           "dimension 0, may be free",
+                           p->file, d, name);
+        floats *= type->dims[d].n;
+        order[d] = image && d == 1 ? 3 : image && d > 1 ? d - 1 : d;
+    }
+    /* in memory: samples, height, width, channels */
+    for (int d = 0; d < n; d++)
+        dims[order[d]] = type->dims[d];
+    struct view v = view_of_value(0, n, dims);
+    if (image)
+        v = view_permute(&v, (const int[]){0, 3, 1, 2});
+    struct pp_shape shape = data->shape;
+    if (shape.n == 0)
+        shape = image ? pp_shape_image((int)dims[1].n, (int)dims[2].n, (int)dims[3].n)
+                      : lower_shape(floats / dims[n - 1].n, dims[n - 1].n);
+    if (n == 2 && shape.n == 3) { /* an image that forward() takes flat, as [channels][..][..] */
+        struct pt_size all[] = {
+            dims[0], {shape.dims[0], false}, {shape.dims[1], false}, {shape.dims[2], false}};
+        v = view_of_value(0, 4, all);
+        v = view_permute(&v, (const int[]){0, 3, 1, 2});
+        v.n_dims = 2;
+        v.count[1] = (uint8_t)(v.n_axes - v.count[0]);
+    }
+    bool same = (int64_t)pp_shape_floats(&shape) == floats && type->dims[0].n == 1;
+    for (int d = 1; image && same && d < 4; d++)
+        same = dims[d].n == shape.dims[d - 1];
+    if (!same) {
+        pp_shape_text(&shape, has, sizeof(has));
+        return pp_fail(PP_ECONFIG,
+                       "%s: forward() takes %s of shape %s, and a sample of the data has the shape "
+                       "%s: export the model with an example like the data, or set data.resize, "
+                       "data.shape or model.block_size",
+                       p->file, name, view_text(&v, wants, sizeof(wants)), has);
+    }
+    struct graph_node *node = lower_add(l, GRAPH_INPUT, 0, NULL, shape);
+    if (!node)
+        return PP_ERESOURCE;
+    node->source = -1;
+    l->values[value] = (struct lowered){LOWERED_VIEW, v};
+    return 0;
+}
+
+/* Sets what the inputs and weights of the program are. */
+static int lower_origins(struct lower *l, const struct pp_data_input *data)
+{
+    const struct pt_program *p = l->program;
+    int input = -1;
+    for (int i = 0; i < p->n_values; i++)
+        if (p->values[i].origin == PT_FROM_WEIGHT)
+            l->values[i].state = fold_knows(l->folder, i) ? LOWERED_HOST : LOWERED_WEIGHT;
+    for (int i = 0; i < p->n_inputs; i++) {
+        if (p->inputs[i].value < 0)
+            continue;
+        if (input >= 0)
+            return pp_fail(PP_ECONFIG,
+                           "%s: forward() takes two tensors, %s and %s, and ppcli's data give one: "
+                           "export a module whose forward() takes one and makes the others of it",
+                           p->file, p->inputs[input].name, p->inputs[i].name);
+        input = i;
+    }
+    if (input < 0)
+        return pp_fail(PP_ECONFIG, "%s: forward() takes no tensor", p->file);
+    const struct pt_tensor *type = &p->values[p->inputs[input].value].type;
+    if (type->n_dims < 1 || !type->dims[0].batch) {
+        return pp_fail(PP_ECONFIG,
+                       "%s: dimension 0 of %s is %lld, always: export with dynamic_shapes=({0: "
+                       "torch.export.Dim.DYNAMIC},) and an example of 2 samples or more",
+                       p->file, p->inputs[input].name,
+                       type->n_dims < 1 ? 0 : (long long)type->dims[0].n);
+    }
+    return lower_input(l, p->inputs[input].name, p->inputs[input].value, data);
+}
+
+/* Finds the value that forward() returns, and gives it the memory of logits. */
+static int lower_output(struct lower *l)
+{
+    const struct pt_program *p = l->program;
+    int value = p->n_outputs > 0 ? p->outputs[0] : -1;
+    if (value < 0)
+        return pp_fail(PP_ECONFIG, "%s: forward() returns no tensor first", p->file);
+    if (l->values[value].state == LOWERED_NOT)
+        return 0; /* a problem says why */
+    l->node = p->n_nodes - 1;
+    l->refused = false;
+    struct view v = lower_value(l, value);
+    int last = v.n_dims - 1;
+    char text[96];
+    if (l->rc < 0 || l->refused)
+        return l->rc;
+    if (view_batch_axis(&v) < 0 || last < 1 || view_has_batch(&v, last))
+        return pp_fail(PP_ECONFIG,
+                       "%s: forward() returns %s first; logits are [samples][classes] or "
+                       "[samples][positions][classes]",
+                       p->file, view_text(&v, text, sizeof(text)));
+    v = lower_rows(l, &v);
+    if (l->rc < 0)
+        return l->rc;
+    l->graph->output = v.value;
+    return 0;
+}
+
+static void destroy_graph(struct graph **g)
+{
+    graph_destroy(*g);
+}
+
+static void destroy_lower(struct lower *l)
+{
+    folder_destroy(&l->folder);
+    pp_free(l->values);
+}
+
+int graph_lower(const struct pt_program *p, const struct pp_data_input *data, struct graph **out)
+{
+    PP_OWN(destroy_lower) struct lower l = {.program = p};
+    PP_OWN(destroy_graph) struct graph *g = pp_alloc(1, sizeof(*g));
+    l.values = pp_alloc((size_t)p->n_values, sizeof(*l.values));
+    if (!g || !l.values)
+        return PP_ERESOURCE;
+    g->program = p;
+    l.graph = g;
+    PP_TRY(folder_create(p, &l.folder));
+    PP_TRY(lower_origins(&l, data));
+    for (int i = 0; i < p->n_nodes; i++)
+        PP_TRY(lower_node(&l, i));
+    PP_TRY(lower_output(&l));
+    if (g->n_problems == 0)
+        graph_count_readers(g);
+    *out = g;
+    g = NULL;
+    return 0;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the handlers of operators: lower.c calls them, lower_*.c have them. */
+#ifndef PPCLI_SRC_NN_GRAPH_LOWER_H
+#define PPCLI_SRC_NN_GRAPH_LOWER_H
+
+#include "graph.h"
+
+/* What a value of the program has become. */
+struct lowered {
+    enum {
+        LOWERED_NOT,    /* not yet, or a problem */
+        LOWERED_HOST,   /* known: the folder has it */
+        LOWERED_WEIGHT, /* a parameter or buffer that nobody changed */
+        LOWERED_VIEW
+    } state;
+    struct view view;
+};
+
+struct lower {
+    const struct pt_program *program;
+    struct folder *folder;
+    struct graph *graph;
+    struct lowered *values; /* [program->n_values] */
+    int node;               /* of the program: the one that is being lowered */
+    int rc;                 /* the first failure that is not a problem of the program */
+    bool refused;           /* this node has a problem */
+};
+
+/* A row of the table of operators. */
+struct lowering {
+    const char *target; /* "aten.add.Tensor" */
+    void (*lower)(struct lower *l, const struct pt_node *n, const struct lowering *row);
+    int which;    /* for handlers of several operators */
+    bool general; /* not one of the fast ops, for explain */
+};
+
+/* The tables, each ended by a row without target: views and moves, elements and sums, ops. */
+extern const struct lowering lowerings_of_views[], lowerings_of_elements[], lowerings_of_ops[];
+
+/* Records that this node is not taken: what was found and what would work, without the module and
+ * the line, which are added. Always returns false. */
+bool lower_refuse(struct lower *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- arguments of the node, by name; the default where they are left out */
+
+/* Returns the view of a tensor argument, whatever it is: a constant or a weight becomes a node. Its
+ * dimensions are those of the program's value. If there is none, or it has a problem: n_dims -1. */
+struct view lower_tensor(struct lower *l, const struct pt_node *n, const char *name);
+struct view lower_value(struct lower *l, int value);
+bool lower_has(const struct pt_node *n, const char *name); /* given, and not None */
+int64_t lower_int(const struct pt_node *n, const char *name, int64_t otherwise);
+double lower_number(const struct pt_node *n, const char *name, double otherwise);
+bool lower_flag(const struct pt_node *n, const char *name, bool otherwise);
+
+/* Returns a dimension argument as 0 .. n_dims - 1. */
+int lower_dim(const struct pt_node *n, const char *name, int64_t otherwise, int n_dims);
+
+/* Returns the weight of a tensor argument that is a parameter or a buffer as a whole, unchanged; -1:
+ * it is not. */
+int lower_weight(struct lower *l, const struct pt_node *n, const char *name);
+
+/* ---- results */
+
+/* Returns the type of the node's output k. */
+const struct pt_tensor *lower_type(const struct lower *l, const struct pt_node *n, int k);
+
+/* Sets output k. The view's dimensions must be those that the program gives. */
+void lower_set(struct lower *l, const struct pt_node *n, int k, const struct view *v);
+
+/* ---- nodes */
+
+/* Adds a node; NULL after a failure. */
+struct graph_node *lower_add(struct lower *l, enum graph_kind kind, int n_in, const int *in,
+                             struct pp_shape shape);
+
+/* Adds a copy of what v shows, dense in the order of its dimensions, and returns its view. */
+struct view lower_copy(struct lower *l, const struct view *v);
+
+/* Returns v as rows of channels (view_is_rows()), copied if it is not. The value's memory is
+ * [positions][channels of the last dimension]. */
+struct view lower_rows(struct lower *l, const struct view *v);
+
+/* Returns the shape in memory of `positions` rows of `channels`: flat if positions is 1. */
+struct pp_shape lower_shape(int64_t positions, int64_t channels);
+
+/* Returns a view like v, whole and rows of channels, on another value with rows of `channels` at the
+ * same positions. */
+struct view lower_with_channels(const struct view *v, int value, int64_t channels);
+
+/* ---- elementwise nodes */
+
+enum lower_order {
+    LOWER_AS_LARGEST, /* memory in the order of the largest view */
+    LOWER_IN_ORDER    /* in the order of the dimensions */
+};
+
+/*
+ * Adds a node with one piece: a program over n_views >= 1 views, which have the same dimensions (use
+ * view_expand()) and of which some may be copied; step PP_EXPR_LOAD, a: view a. summed[n_dims]:
+ * dimensions that the result sums over and keeps with size 1; NULL: none. *out: the result, with
+ * those dimensions. Returns false, and leaves *out alone, after a failure or a problem.
+ */
+bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
+                const struct graph_step *steps, const bool *summed, enum lower_order how,
+                struct view *out);
+
+#endif
