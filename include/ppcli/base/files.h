@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: written whole or not at all, read, mapped; and the formats JSON and protobuf. */
+/* Files: written whole or not at all, read, mapped; and the formats zip, JSON and protobuf. */
 #ifndef PPCLI_BASE_FILES_H
 #define PPCLI_BASE_FILES_H
 
@@ -219,6 +219,45 @@ void pp_mapping_close(struct pp_mapping **m); /* accepts NULL in *m */
  * PP_EFORMAT (cut, extended or written to by others), PP_EIO (a page cannot be read). Any thread.
  * Local. */
 int pp_mapping_check(const struct pp_mapping *m);
+
+/* ---- zip archives */
+
+/* Archives read from their directory at the end, in a mapped file. All offsets are checked: what is
+ * found lies in the archive, and no two entries overlap. */
+
+struct pp_zip_entry {
+    const char *name; /* unique, without control characters */
+    const uint8_t *data;
+    size_t stored;    /* bytes at data */
+    size_t bytes;     /* of the content */
+    uint32_t crc;     /* CRC-32 of the content, as the archive says it */
+    int method;       /* 0: data is the content; 8: deflated */
+    size_t header;    /* offset of its header in the archive */
+    size_t directory; /* offset of its entry in the directory */
+};
+
+struct pp_zip {
+    char path[PP_PATH_MAX]; /* for messages */
+    const uint8_t *at;      /* [bytes] the archive */
+    size_t bytes;
+    struct pp_mapping *map;       /* owned; NULL: the caller owns the bytes */
+    struct pp_zip_entry *entries; /* [n] in the order of the directory; owned, as those below */
+    int n;
+    const struct pp_zip_entry **by_name;
+    char *names;
+};
+
+/* Opens an archive. The caller owns *out. Errors: those of pp_open_regular(), PP_EFORMAT in one line
+ * that names the file, PP_ERESOURCE. Local. */
+int pp_zip_open(const char *path, struct pp_zip **out);
+/* Opens an archive in memory, which must stay: data[bytes]. `path` is for messages. */
+int pp_zip_parse(const char *path, const void *data, size_t bytes, struct pp_zip **out);
+void pp_zip_close(struct pp_zip **z); /* accepts NULL in *z */
+
+const struct pp_zip_entry *pp_zip_find(const struct pp_zip *z, const char *name); /* NULL: none */
+
+/* Reads a stored entry and compares it with its CRC-32. Errors: PP_EFORMAT (differs). */
+int pp_zip_check(const struct pp_zip *z, const struct pp_zip_entry *e);
 
 /* ---- writing JSON */
 

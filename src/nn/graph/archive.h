@@ -29,7 +29,8 @@ enum pt_dtype {
 
 #define PT_DIMS 8
 
-/* A size: n, or n times the number of samples in the batch. n is -1 for another expression. */
+/* A size: n, or n times the number of samples in the batch. {-1, true}: another expression. The
+ * sizes of a tensor are at least 0 otherwise; an argument may be any number. */
 struct pt_size {
     int64_t n;
     bool batch;
@@ -52,7 +53,7 @@ struct pt_value {
     const char *name; /* unique, "conv2d_3" */
     struct pt_tensor type;
     enum pt_origin origin;
-    int index; /* of the node, input or weight that makes it */
+    int index; /* of the node, input or weight that makes it; -1: nothing does, or uses it */
 };
 
 enum pt_weight_kind {
@@ -72,10 +73,10 @@ struct pt_weight {
     int64_t strides[PT_DIMS]; /* elements, at least 0 */
     int64_t offset;           /* elements from the start of the storage to the first one */
     int value;                /* its value */
-    const char *storage;      /* entry of the archive with its bytes: one for tied tensors */
+    const char *storage;      /* entry of the archive with its bytes; one for tied tensors */
     const void *data;         /* the storage, in the mapped file: aligned to 1 byte only */
     size_t bytes;             /* of the storage; 0: no data (made on the device "meta") */
-    int same_as;              /* an earlier weight with the same storage, offset and dims; -1 */
+    int same_as;              /* the first weight with the same elements of one storage; -1 */
 };
 
 /* Kinds of arguments. A None is PT_NONE. */
@@ -167,6 +168,8 @@ struct pt_program {
  * functions here.
  */
 int pt_program_read(const char *path, struct pt_program **out);
+/* Reads a program from an open archive, which it takes over, also on failure. */
+int pt_program_read_zip(struct pp_zip *zip, struct pt_program **out);
 void pt_program_destroy(struct pt_program **p); /* accepts NULL in *p */
 
 /* Checks the CRC-32 of all weights, and that the file was not changed since it was opened. Reads
