@@ -16,7 +16,7 @@
 #include "ppcli/base/base.h"
 
 #define BYTES_MAX ((uint64_t)0x7fffffff) /* most bytes of a protobuf message */
-#define NAME 160
+#define NAME 320
 typedef char value_name[NAME];
 
 struct onnx {

@@ -5,11 +5,16 @@
 #include "nn.h"
 #include "model.h"
 
-/* Returns whether the layers of the model have names that end in numbers, such as "layers.0" to
- * "layers.7", so that numbers can replace the names. */
+/* Returns whether layers are written by number: their names end in numbers, such as "layers.0" to
+ * "layers.7", or a name cannot be written, as it looks like a number or has a separator. */
 static bool has_numbered_layers(const struct pp_model *m)
 {
     char end[16];
+    for (int i = 0; i < m->n_layers; i++) {
+        const char *name = m->layers[i].name;
+        if (name[strspn(name, "0123456789")] == '\0' || name[strcspn(name, " -|")] != '\0')
+            return true;
+    }
     const char *a = strrchr(m->layers[0].name, '.');
     const char *b = strrchr(m->layers[m->n_layers - 1].name, '.');
     snprintf(end, sizeof(end), ".%d", m->n_layers - 1);
@@ -68,7 +73,7 @@ static int fail_unknown_layer(const struct pp_model *m, const char *key, const c
 static int read_layer(const struct pp_model *m, const char *key, const char **p, int *out,
                       bool *number)
 {
-    char word[80];
+    char word[PP_LAYER_NAME_MAX];
     size_t n = strcspn(*p, " -|");
     snprintf(word, sizeof(word), "%.*s", (int)n, *p);
     *p += n;

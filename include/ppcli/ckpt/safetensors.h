@@ -14,7 +14,7 @@
 #include "ppcli/base/files.h"
 
 #define PP_ST_HEADER_MAX ((uint64_t)16 << 20) /* bytes */
-#define PP_ST_NAME_MAX 128                    /* bytes of the names that ppcli uses */
+#define PP_ST_NAME_MAX 320                    /* bytes of the names that ppcli uses */
 #define PP_ST_DIMS_MAX 64                     /* NumPy and PyTorch do not support more */
 #define PP_ST_ITEM_DIMS 8                     /* of written tensors */
 #define PP_ST_CRC_KEY "crc32." /* metadata "crc32.<tensor>": eight hex digits, of its bytes */
