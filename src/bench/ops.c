@@ -109,7 +109,7 @@ static int time_node(struct bed *b, double seconds, struct op_cost *out)
     const struct pp_node *n = b->n;
     double t[OP_PHASES][PASSES_MAX], one[OP_PHASES], spent = 0;
     const bool has[OP_PHASES] = {true, n->learns && n->op->backward_input,
-                                 n->op->backward_weight != NULL};
+                                 n->trains && n->op->backward_weight};
     PP_TRY(pp_backend_zero(b->be, b->step, sizeof(*b->step)));
     if (b->packed)
         PP_TRY(n->op->pack(n, b->be, b->params, b->packed));

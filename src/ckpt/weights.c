@@ -53,15 +53,15 @@ static int take_values(void *ctx, uint64_t first, const float *values, size_t n)
 int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_param *p,
                     int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx)
 {
-    int64_t dims[4];
+    int64_t dims[PP_PARAM_DIMS];
+    int n_dims;
     struct reading r = {.ck = ck,
                         .name = name,
                         .param = p,
                         .put = put,
                         .ctx = ctx,
-                        .row_floats = pp_param_in_file(p, dims)};
-    int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
-    bool absent = n_dims == 0 && ck->plain; /* old files lack it, and PyTorch uses 0 */
+                        .row_floats = pp_param_in_file(p, &n_dims, dims)};
+    bool absent = pp_param_is_count(p) && ck->plain; /* old files lack it, and PyTorch uses 0 */
     for (int i = 0; absent && i < ck->n_tensors; i++)
         absent = strcmp(ckpt_tensor_name(ck, pp_ckpt_tensor(ck, i, NULL)), name) != 0;
     if (absent)
@@ -105,12 +105,13 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
         const struct pp_param *p = &m->params[i];
         const char *names[2] = {p->name, head};
         uint8_t digests[2][PP_SHA256_BYTES];
-        int64_t dims[4];
-        pp_param_in_file(p, dims);
+        int64_t dims[PP_PARAM_DIMS];
+        int n_dims;
+        pp_param_in_file(p, &n_dims, dims);
         for (int k = 0; k < 2 && p->tied_to > 0; k++) {
             struct pp_sha256 h;
             pp_sha256_init(&h);
-            PP_TRY(pp_ckpt_read(ck, names[k], p->n_dims, dims, add_to_digest, &h));
+            PP_TRY(pp_ckpt_read(ck, names[k], n_dims, dims, add_to_digest, &h));
             pp_sha256_final(&h, digests[k]);
         }
         if (p->tied_to > 0 && memcmp(digests[0], digests[1], PP_SHA256_BYTES) != 0) {

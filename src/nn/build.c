@@ -145,7 +145,7 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
     return p;
 }
 
-/* Returns whether the gradient of a value is needed: a node before it has parameters. */
+/* Returns whether the gradient of a value is needed: a node before it trains. */
 static bool needs_gradient(const struct pp_model *m, int value)
 {
     return value > 0 && m->nodes[value - 1].learns;
@@ -172,8 +172,11 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     l->wants_dx = needs_gradient(m, l->x);
     for (int i = l->first_node; i < end; i++) {
         struct pp_node *n = &m->nodes[i];
-        for (int k = 0; k < n->n_x; k++)
+        for (int k = 0; k < n->n_x; k++) {
             pp_assert(n->x[k] >= l->x); /* a layer has one input */
+            pp_assert(!n->one_row || (n->x[k] > l->x && m->nodes[n->x[k] - 1].one_row));
+        }
+        pp_assert(!n->one_row || i < l->last_node);
         size_t at = m->n_floats + l->n_floats, padding = -n->n_floats % PP_NODE_FLOATS;
         for (int k = 0; k < n->n_params; k++) {
             m->params[n->first_param + k].at = at;
@@ -203,21 +206,29 @@ static void mark_matrices(struct pp_model *m)
     }
 }
 
+/* Sets what follows from the parameters and the inputs of a node, whose inputs' nodes have it. */
+static void finish_node(struct pp_model *m, struct pp_node *n)
+{
+    for (int k = 0; k < n->n_params; k++)
+        n->trains = n->trains || m->params[n->first_param + k].kind != PP_PARAM_FROZEN;
+    n->learns = n->trains;
+    for (int k = 0; k < n->n_x; k++) {
+        n->wants_dx[k] = needs_gradient(m, n->x[k]);
+        n->learns = n->learns || n->wants_dx[k];
+        n->shared[k] = count_readers(m, n->x[k]) > 1;
+        n->reads &= n->trains ? UINT64_MAX : ~PP_READS_IN_W(k);
+    }
+    n->reads &= n->trains ? UINT64_MAX : ~PP_READS_DY_IN_W;
+}
+
 int build_finish(struct builder *b, int y)
 {
     struct pp_model *m = b->m;
     if (b->rc < 0)
         return b->rc;
     pp_assert(y == m->n_nodes && m->n_layers > 0); /* the last value */
-    for (int i = 0; i < m->n_nodes; i++) {
-        struct pp_node *n = &m->nodes[i];
-        n->learns = n->n_params > 0;
-        for (int k = 0; k < n->n_x; k++) {
-            n->wants_dx[k] = needs_gradient(m, n->x[k]);
-            n->learns = n->learns || n->wants_dx[k];
-            n->shared[k] = count_readers(m, n->x[k]) > 1;
-        }
-    }
+    for (int i = 0; i < m->n_nodes; i++)
+        finish_node(m, &m->nodes[i]);
     mark_matrices(m);
     pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I)); /* the loss overwrites it */
     for (int i = 0; i < m->n_layers; i++)

@@ -120,7 +120,7 @@ int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed)
     PP_TAKE(float, host, here ? 0 : most);
     for (int i = 0; i < count; i++) {
         const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
-        pp_param_init(p, seed, here ? c->params + offset : host);
+        PP_TRY(pp_param_init(p, seed, here ? c->params + offset : host));
         if (here)
             continue;
         PP_TRY(pp_backend_to_device(be, c->params + offset, host, n * sizeof(*host)));
@@ -163,7 +163,7 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
         size_t at = c->places[k].params;
         if (!at_once)
             PP_TRY(chunk_update(c, be, a, n->first_param, n->n_params));
-        PP_TRY(pack_weights(c, be, k));
+        PP_TRY(n->trains ? pack_weights(c, be, k) : 0);
         if (n->op->commit)
             PP_TRY(n->op->commit(n, be, a, c->grads + at, c->params + at));
     }
@@ -258,18 +258,17 @@ bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most)
     most = c->model->n_tied > 0 ? most / 4 : most;
     for (int k = 0; k < c->n_nodes && yes; k++) {
         const struct pp_node *n = chunk_node(c, k);
-        yes = n->n_params == 0 ||
-              (n->op->bound && n->op->bound(n, rows, c->range.x, c->range.dz) < most);
+        yes = !n->trains || (n->op->bound && n->op->bound(n, rows, c->range.x, c->range.dz) < most);
     }
     return yes;
 }
 
-/* Raises *most to the largest absolute value of values[rows], if the node has parameters and the
- * chunk measures; called while the values are in the cache. */
+/* Raises *most to the largest absolute value of values[rows], if the node trains and the chunk
+ * measures; called while the values are in the cache. */
 static int measure_values(const struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n,
                           int rows, const struct pp_shape *shape, const float *values, float *most)
 {
-    if (!c->measure || n->n_params == 0)
+    if (!c->measure || !n->trains)
         return 0;
     return pp_backend_find_largest(be, (size_t)rows * pp_shape_floats(shape), values, most);
 }
@@ -336,9 +335,10 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
             if (j > 0 && !(n->reads & PP_READS_IN_W(j)))
                 continue;
             const struct pp_shape *in = &c->model->values[n->x[j]];
-            PP_TRY(measure_values(c, be, n, pass->rows, in, at.x[j], &c->range.x));
+            int from = source_node(c, k, j);
+            int rows = from < 0 ? pass->rows : chunk_rows(chunk_node(c, from), pass->rows);
+            PP_TRY(measure_values(c, be, n, rows, in, at.x[j], &c->range.x));
             if (!isfinite(c->range.x) && c->range.bad_input < 0) {
-                int from = source_node(c, k, j);
                 c->range.bad_input = from < 0 ? c->first : chunk_node(c, from)->layer + 1;
                 c->range.bad = c->range.x;
             }
@@ -356,7 +356,7 @@ int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot
 {
     const struct pp_chunk_state *st = state_of_slot(c, slot);
     const struct pp_node n = loss_node(c);
-    bool learns = gslot >= 0;
+    bool learns = gslot >= 0 && n.learns;
     int k = c->n_nodes - 1, from = source_node(c, k, 0);
     int all = st->pass.rows * chunk_node(c, k)->positions, r = 0;
     size_t in = pp_shape_floats(&n.in);
@@ -374,8 +374,10 @@ int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot
             const struct pp_weight_part part = {.B = pass.rows, .dz = at.dy, .x = at.x[0]};
             PP_TRY(n.op->backward_input(&n, be, &at));
             PP_TRY(measure_values(c, be, &n, pass.rows, &n.out, at.dy, &c->range.dz));
-            PP_TRY(n.op->backward_weight(&n, be, 1, &part, starts && r == 0 ? 0.0f : 1.0f, NULL,
-                                         c->grads + c->places[k].params));
+            PP_TRY(n.trains
+                       ? n.op->backward_weight(&n, be, 1, &part, starts && r == 0 ? 0.0f : 1.0f,
+                                               NULL, c->grads + c->places[k].params)
+                       : 0);
         }
         r += pass.rows;
         at.x[0] = pp_value_at(be, at.x[0], (size_t)pass.rows * in);
@@ -424,7 +426,7 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
     for (int k = layers[to].last_node - c->first_node; k >= end; k--) {
         const struct pp_node *node = chunk_node(c, k);
         const struct pp_chunk_place *p = &c->places[k];
-        if (!node->op->backward_weight || is_in_pieces(c, k))
+        if (!node->op->backward_weight || !node->trains || is_in_pieces(c, k))
             continue;
         for (int i = 0; i < n; i++) {
             const struct pp_chunk_state *st = state_of_slot(c, slots[i]);

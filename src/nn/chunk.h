@@ -37,6 +37,9 @@ struct pp_chunk_place {
 /* Assigns the places of all nodes and sets c->sizes. Errors: PP_ERESOURCE. */
 int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec);
 
+/* Returns the rows of a node's value in a pass of `rows` rows. */
+int chunk_rows(const struct pp_node *n, int rows);
+
 /* Finds whether y[rows] of the node is the first value that is not finite, and notes it in
  * c->range; only if c->looks. */
 int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n, int rows,

@@ -34,7 +34,7 @@ int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *
     float most = 0;
     if (!c->looks || c->range.bad_input >= 0)
         return 0;
-    size_t all = (size_t)rows * pp_shape_floats(&n->out), C = all, apart = all;
+    size_t all = (size_t)chunk_rows(n, rows) * pp_shape_floats(&n->out), C = all, apart = all;
     if (n->logits) { /* the gaps between rows of logits are undefined */
         C = (size_t)c->model->classes;
         apart = (size_t)pp_model_logits_row(c->model, &be->choice);

@@ -113,10 +113,16 @@ static void find_readers(const struct pp_chunk *c, struct readers *out)
     }
 }
 
-/* Returns the floats that the value of a node takes for one micro-batch. */
-static size_t floats_of_value(const struct pp_node *n, const struct pp_chunk_spec *spec)
+int chunk_rows(const struct pp_node *n, int rows)
 {
-    return pp_value_floats(spec->backend, (size_t)spec->max_rows * pp_shape_floats(&n->out));
+    return n->one_row ? 1 : rows;
+}
+
+/* Returns the floats that the value of a node, or its gradient, takes for one micro-batch of `rows`
+ * rows. */
+static size_t floats_of_value(const struct pp_node *n, const struct pp_chunk_spec *spec, int rows)
+{
+    return pp_value_floats(spec->backend, (size_t)rows * pp_shape_floats(&n->out));
 }
 
 /* Returns the node whose gradient shares memory with the gradient of node k; -1 if there is none.
@@ -138,7 +144,8 @@ static void place_values(struct pp_chunk *c, int k, const struct readers *of,
 {
     const struct pp_node *n = chunk_node(c, k);
     struct pp_chunk_place *p = &c->places[k];
-    size_t floats = floats_of_value(n, spec);
+    size_t floats = floats_of_value(n, spec, chunk_rows(n, spec->max_rows)),
+           of_gradient = floats_of_value(n, spec, spec->max_rows);
     int last = of->last, end = c->n_nodes - 1;
     pp_assert(last > k); /* every value is read */
     if (of->reads || n->reads & PP_READS_Y_IN_I)
@@ -151,9 +158,9 @@ static void place_values(struct pp_chunk *c, int k, const struct readers *of,
     if (same >= 0)
         p->dy.slot = c->places[same].dy.slot;
     else if (n->reads & PP_READS_DY_IN_W)
-        p->dy.slot = take_floats(&z->grad, floats);
+        p->dy.slot = take_floats(&z->grad, of_gradient);
     else
-        p->dy.scratch = place_scratch(i, end - last, end - k, floats);
+        p->dy.scratch = place_scratch(i, end - last, end - k, of_gradient);
 }
 
 /* Marks the nodes that a recompute must run: those that leave something for I or W, and those whose
@@ -205,7 +212,7 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
                 p->adds[j] = p->adds[j] || node->x[i] == node->x[j];
         }
     }
-    size_t y = floats_of_value(chunk_node(c, n - 1), spec);
+    size_t y = floats_of_value(chunk_node(c, n - 1), spec, spec->max_rows);
     bool rewrites = spec->recompute && c->places[n - 1].keep != NO_PLACE;
     c->unread = rewrites ? place_scratch(&f, n - 1, n - 1, y) : NO_PLACE;
     mark_recomputed(c);

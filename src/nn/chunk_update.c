@@ -23,7 +23,7 @@ int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_opti
         const struct pp_param *p = &c->model->params[first + i];
         size_t at = pp_chunk_offset(c, p);
         bool decays = p->kind == PP_PARAM_DECAYED || !c->decay_weights;
-        bool muon = chunk_is_muon(c, p), apart = muon || p->kind == PP_PARAM_BUFFER;
+        bool muon = chunk_is_muon(c, p), apart = muon || !pp_param_learns(p);
         if (apart || decays != decay || at != to) {
             PP_TRY(update_floats(c, be, a, from, to, decay));
             if (muon)
@@ -46,7 +46,7 @@ int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
     for (; p < past && pp_chunk_offset(c, p) < to; p++) {
         size_t first = pp_chunk_offset(c, p), end = first + pp_param_floats(p);
         size_t at = first > from ? first : from, n = (end < to ? end : to) - at;
-        if (end <= from || p->kind == PP_PARAM_BUFFER)
+        if (end <= from || !pp_param_learns(p))
             continue;
         if (chunk_is_muon(c, p)) {
             pp_assert(at == first && n == pp_param_floats(p));

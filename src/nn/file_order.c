@@ -19,11 +19,16 @@ static void find_row_shape(const struct pp_param *p, int *pixels, int *channels)
     }
 }
 
-size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4])
+size_t pp_param_in_file(const struct pp_param *p, int *out_n, int64_t out_dims[PP_PARAM_DIMS])
 {
     static const int of_conv[4] = {0, 3, 1, 2};
-    for (int i = 0; i < p->n_dims; i++)
-        out_dims[i] = p->dims[p->n_dims == 4 ? of_conv[i] : p->transposed ? 1 - i : i];
+    *out_n = pp_param_is_count(p) ? 0 : p->reshaped ? p->n_file_dims : p->n_dims;
+    for (int i = 0; i < *out_n; i++)
+        out_dims[i] = p->reshaped      ? p->file_dims[i]
+                      : p->n_dims == 4 ? p->dims[of_conv[i]]
+                                       : p->dims[p->transposed ? 1 - i : i];
+    if (p->reshaped)
+        return 0;
     int pixels, channels;
     find_row_shape(p, &pixels, &channels);
     return pixels > 1 && channels > 1 ? (size_t)pixels * (size_t)channels : 0;

@@ -41,16 +41,35 @@ void init_bias(const struct builder *b, struct pp_param *bias, int fan_in)
     bias->a = -bias->b;
 }
 
-void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst)
+/* Reads given values, row by row where their order differs between files and memory. */
+static int read_given(const struct pp_param *p, float *dst)
+{
+    int64_t dims[PP_PARAM_DIMS];
+    int n_dims;
+    size_t all = pp_param_floats(p), floats = pp_param_in_file(p, &n_dims, dims);
+    if (floats == 0)
+        return p->given->read(p->given, 0, all, dst);
+    PP_TAKE(float, row, floats);
+    for (size_t at = 0; at < all; at += floats) {
+        PP_TRY(p->given->read(p->given, at, floats, row));
+        pp_param_row(p, false, row, dst + at);
+    }
+    return 0;
+}
+
+int pp_param_init(const struct pp_param *p, uint64_t seed, float *dst)
 {
     size_t n = pp_param_floats(p);
+    if (p->init == PP_INIT_GIVEN)
+        return read_given(p, dst);
     if (p->init == PP_INIT_CONSTANT) {
         for (size_t i = 0; i < n; i++)
             dst[i] = p->a;
-        return;
+        return 0;
     }
     char name[PP_PARAM_NAME_MAX + 8];
     snprintf(name, sizeof(name), "init:%s", p->name);
     (p->init == PP_INIT_NORMAL ? pp_rng_normal : pp_rng_uniform)(seed, pp_rng_stream(name, 0), 0,
                                                                  p->a, p->b, n, dst);
+    return 0;
 }

@@ -93,6 +93,8 @@ void pp_model_destroy(struct pp_model **m)
         pp_free((*m)->nodes);
         pp_free((*m)->layers);
         pp_free((*m)->params);
+        if ((*m)->free_owned)
+            (*m)->free_owned((*m)->owned);
         pp_free(*m);
         *m = NULL;
     }
@@ -123,7 +125,7 @@ struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int index)
             m->nodes[i].op->cost(&m->nodes[i], &c);
         sum.flops_f += c.flops_f;
         sum.flops_i += c.flops_i;
-        sum.flops_w += c.flops_w;
+        sum.flops_w += m->nodes[i].trains ? c.flops_w : 0;
     }
     return sum;
 }
@@ -182,7 +184,7 @@ int pp_model_find_layer(const struct pp_model *m, const char *name)
 bool pp_model_bounds(const struct pp_model *m)
 {
     for (int i = 0; i < m->n_nodes; i++)
-        if (m->nodes[i].n_params > 0 && !m->nodes[i].op->bound)
+        if (m->nodes[i].trains && !m->nodes[i].op->bound)
             return false;
     return true;
 }

@@ -13,9 +13,10 @@
  */
 void pp_model_tie(struct pp_model *m, int owner, int copy);
 
-/* Sets dst[pp_param_floats(p)] to the initial values: element e follows from word e of stream
- * ("init:" + name, 0) and the seed. Host memory. */
-void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst);
+/* Sets dst[pp_param_floats(p)] to the initial values: those given, or element e follows from word e
+ * of stream ("init:" + name, 0) and the seed. Host memory. Errors: PP_ERESOURCE, those of the
+ * reader of given values. */
+int pp_param_init(const struct pp_param *p, uint64_t seed, float *dst);
 
 /* Returns the layer of that name; -1: there is none. */
 int pp_model_find_layer(const struct pp_model *m, const char *name);

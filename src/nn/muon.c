@@ -27,7 +27,7 @@ bool chunk_is_muon(const struct pp_chunk *c, const struct pp_param *p)
 int pp_param_moments(const struct pp_param *p, int optimizer)
 {
     bool one = optimizer == PP_OPT_MUON && p->matrix;
-    return p->kind == PP_PARAM_BUFFER ? 0 : one ? 1 : pp_optimizer_moments(optimizer);
+    return !pp_param_learns(p) ? 0 : one ? 1 : pp_optimizer_moments(optimizer);
 }
 
 static size_t align_floats(size_t floats)

@@ -102,9 +102,9 @@ static int sum_gradient_squares(struct pp_exec *x)
         }
         double *to = x->check.own + first_param_of_chunk(c);
         for (int i = 0; i < pp_chunk_param_count(c); i++) {
-            size_t offset, n; /* buffers have no gradient; the owner counts a copy's */
+            size_t offset, n; /* the owner counts a copy's */
             const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
-            if (p->kind != PP_PARAM_BUFFER && p->tied_to == 0)
+            if (pp_param_learns(p) && p->tied_to == 0)
                 PP_TRY(pp_backend_sum_squares(
                     x->be, &(struct pp_sum_squares){n, c->grads + offset, &to[i]}));
         }
@@ -190,7 +190,8 @@ static int find_bad_gradient(struct pp_exec *x, struct exec_finding *f)
         for (int i = pp_chunk_param_count(c) - 1; i >= 0 && f->param < 0; i--) {
             double sum, *to = x->check.all; /* no longer needed; reused as scratch */
             size_t offset, n;
-            if (pp_chunk_param(c, i, &offset, &n)->tied_to > 0)
+            const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
+            if (p->tied_to > 0 || p->kind == PP_PARAM_FROZEN)
                 continue; /* the owner reports it */
             PP_TRY(
                 pp_backend_sum_squares(x->be, &(struct pp_sum_squares){n, c->grads + offset, to}));

@@ -67,16 +67,24 @@ static void describe_kind(const struct pp_model *m, const struct pp_layer *l, ch
     }
 }
 
-/* Counts the parameters of the layers first to last as PyTorch does: running statistics do not
- * count, and tied parameters count once. */
+/* Counts the parameters of the layers first to last that the optimizer changes; tied parameters
+ * count once. */
 static size_t count_parameters(const struct pp_model *m, int first, int last)
 {
     const struct pp_layer *end = &m->layers[last];
     size_t n = 0;
     for (int i = m->layers[first].first_param; i < end->first_param + end->n_params; i++) {
         const struct pp_param *p = &m->params[i];
-        n += p->kind == PP_PARAM_BUFFER || p->tied_to > 0 ? 0 : pp_param_floats(p);
+        n += !pp_param_learns(p) || p->tied_to > 0 ? 0 : pp_param_floats(p);
     }
+    return n;
+}
+
+static size_t count_frozen(const struct pp_model *m)
+{
+    size_t n = 0;
+    for (const struct pp_param *p = m->params; p < m->params + m->n_params; p++)
+        n += p->kind == PP_PARAM_FROZEN && p->tied_to == 0 ? pp_param_floats(p) : 0;
     return n;
 }
 
@@ -151,6 +159,9 @@ static int print_layers(const struct pp_run *run, FILE *f)
     fprintf(f, "\nlayers (input %s)\n", shape);
     pp_listing_print(layer_columns, &(struct pp_listing){rows, sizeof(*rows), n}, PP_LISTING_TEXT,
                      2, f);
+    if (count_frozen(run->model) > 0)
+        fprintf(f, "  (frozen: %zu more parameters, which training does not change)\n",
+                count_frozen(run->model));
     if (pp_model_mixes_samples(run->model)) {
         fprintf(
             f,

@@ -27,6 +27,8 @@ static void hash_int(struct pp_sha256 *s, int64_t x)
 static void hash_model(const struct pp_model *m, struct pp_sha256 *s)
 {
     hash_int(s, m->n_nodes);
+    for (int i = 0; i < m->n_nodes; i++)
+        hash_int(s, (int64_t)m->nodes[i].setup_hash);
     for (int i = 0; i < m->n_values; i++)
         hash_int(s, (int64_t)pp_shape_floats(&m->values[i]));
     for (int i = 0; i < m->n_params; i++) {
@@ -34,6 +36,7 @@ static void hash_model(const struct pp_model *m, struct pp_sha256 *s)
         pp_sha256_update(s, p->name, strlen(p->name) + 1);
         for (int d = 0; d < p->n_dims; d++)
             hash_int(s, p->dims[d]);
+        hash_int(s, p->kind);
         hash_int(s, p->tied_to);
     }
 }

@@ -97,16 +97,12 @@ static int list_tensors(struct saver *s)
             continue; /* its owner is saved, and both are read from there */
         s->n++;
         saver_tensor_name(&t->t, t->name);
-        *item = (struct pp_st_item){.name = t->name,
-                                    .dtype = PP_ST_F32,
-                                    .n_dims = t->t.param->n_dims,
-                                    .read = read_tensor,
-                                    .ctx = t};
-        t->row_floats = pp_param_in_file(t->t.param, item->dims);
+        *item =
+            (struct pp_st_item){.name = t->name, .dtype = PP_ST_F32, .read = read_tensor, .ctx = t};
+        t->row_floats = pp_param_in_file(t->t.param, &item->n_dims, item->dims);
         most = t->row_floats > most ? t->row_floats : most;
         if (pp_param_is_count(t->t.param)) {
             item->dtype = PP_ST_I64;
-            item->n_dims = 0;
             item->read = read_count;
         } else if (t->row_floats == 0 && s->tr->be->caps.host_visible) {
             item->data = t->t.values; /* NULL if in pieces, which are read */

@@ -346,9 +346,10 @@ TEST(files_have_pytorchs_order)
     const struct pp_param linear = {
         .n_dims = 2, .dims = {5, ROW}, .columns = pp_shape_image(3, 2, CHANNELS)};
     const struct pp_param *both[] = {&conv, &linear};
+    int64_t dims[PP_PARAM_DIMS];
+    int n;
     for (int k = 0; k < 2; k++) {
-        int64_t dims[4];
-        CHECK_INT_EQ(pp_param_in_file(both[k], dims), ROW);
+        CHECK_INT_EQ(pp_param_in_file(both[k], &n, dims), ROW);
         CHECK_INT_EQ(dims[0], 5);
         CHECK_INT_EQ(dims[1], k == 0 ? CHANNELS : ROW);
         pp_param_row(both[k], true, memory, file);
@@ -357,17 +358,16 @@ TEST(files_have_pytorchs_order)
         pp_param_row(both[k], false, file, back);
         assert_memory_equal(back, memory, sizeof(memory));
     }
-    int64_t dims[4];
     /* transposed: all of it is one row */
     const struct pp_param conv1d = {.n_dims = 2, .dims = {PIXELS, CHANNELS}, .transposed = true};
-    CHECK_INT_EQ(pp_param_in_file(&conv1d, dims), ROW);
+    CHECK_INT_EQ(pp_param_in_file(&conv1d, &n, dims), ROW);
     CHECK_INT_EQ(dims[0], CHANNELS);
     CHECK_INT_EQ(dims[1], PIXELS);
     pp_param_row(&conv1d, true, memory, back);
     assert_memory_equal(back, file, sizeof(file));
     pp_param_row(&conv1d, false, file, back);
     assert_memory_equal(back, memory, sizeof(memory));
-    pp_param_in_file(&conv, dims);
+    pp_param_in_file(&conv, &n, dims);
     CHECK_INT_EQ(dims[2], 2);
     CHECK_INT_EQ(dims[3], 3);
     /* one pixel, one channel, no image: as in memory */
@@ -380,8 +380,8 @@ TEST(files_have_pytorchs_order)
         {.n_dims = 2, .dims = {8, 1}, .transposed = true},
     };
     for (int k = 0; k < COUNT(same); k++)
-        CHECK_INT_EQ(pp_param_in_file(&same[k], dims), 0);
-    pp_param_in_file(&same[1], dims);
+        CHECK_INT_EQ(pp_param_in_file(&same[k], &n, dims), 0);
+    pp_param_in_file(&same[1], &n, dims);
     CHECK_INT_EQ(dims[1], 1);
     CHECK_INT_EQ(dims[3], 3);
     struct pp_param count = {

@@ -47,14 +47,25 @@ enum pp_param_kind {
     PP_PARAM_PLAIN,   /* biases, and the scales and shifts of norms */
     /* running statistics: not for the optimizer; their place in the gradients holds the sums of the
      * step's micro-batches */
-    PP_PARAM_BUFFER
+    PP_PARAM_BUFFER,
+    PP_PARAM_FROZEN /* never changed; their place in the gradients is unused */
 };
 
 enum pp_init {
     PP_INIT_CONSTANT, /* a */
     PP_INIT_UNIFORM,  /* in [a, b) */
-    PP_INIT_NORMAL    /* mean a, deviation b */
+    PP_INIT_NORMAL,   /* mean a, deviation b */
+    PP_INIT_GIVEN     /* read from `given` */
 };
+
+/* Initial values that the model has from elsewhere; the first member of what its owner keeps of
+ * them. */
+struct pp_given {
+    /* Writes values first..first+n-1, in the order of files, to `out`. Any thread may call it. */
+    int (*read)(const struct pp_given *g, size_t first, size_t n, float *out);
+};
+
+#define PP_PARAM_DIMS 8 /* in files; as many as PyTorch's archives and ppcli's checkpoints have */
 
 struct pp_param {
     char name[PP_PARAM_NAME_MAX]; /* "layer1.0.conv1.weight" */
@@ -63,24 +74,34 @@ struct pp_param {
     int tied_to; /* number + 1 of the parameter that this one copies; 0: not a copy */
     enum pp_init init;
     float a, b;
+    const struct pp_given *given; /* of PP_INIT_GIVEN; the model's */
     /* A linear after an image: its columns are (row, column, channel) in memory and (channel, row,
      * column) in files. n = 0: the same order. */
     struct pp_shape columns;
     bool matrix;     /* weight of a product that is not the last: Muon updates it */
     bool transposed; /* [out][in] in memory, [in][out] in files: GPT-2's Conv1D */
-    size_t at;       /* offset from the model's first parameter, in floats */
+    bool reshaped;   /* in files: the same order, and the shape file_dims[n_file_dims] */
+    int n_file_dims, file_dims[PP_PARAM_DIMS];
+    size_t at; /* offset from the model's first parameter, in floats */
 };
 
 size_t pp_param_floats(const struct pp_param *p);
+
+/* Returns whether the optimizer changes the parameter. */
+static inline bool pp_param_learns(const struct pp_param *p)
+{
+    return p->kind <= PP_PARAM_PLAIN;
+}
+
 /* Returns how many values the optimizer keeps for each float of this parameter (as
  * pp_optimizer_moments() does for the optimizer). */
 int pp_param_moments(const struct pp_param *p, int optimizer);
 
 /* Returns the floats of a row whose order differs between memory and files, or 0 if nothing
- * differs; sets out_dims to the shape in files. Files have parameters as PyTorch does: a
+ * differs; sets out_dims and *out_n to the shape in files. Files have parameters as PyTorch does: a
  * convolution is [out][in][kh][kw], and the columns of a linear layer after an image are (channel,
  * row, column). A row is one of dims[0] or, if transposed, the whole parameter. */
-size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4]);
+size_t pp_param_in_file(const struct pp_param *p, int *out_n, int64_t out_dims[PP_PARAM_DIMS]);
 
 /* Returns whether the parameter is num_batches_tracked of a batch norm: [1] in memory, a scalar of
  * type i64 in files. */
@@ -199,14 +220,18 @@ struct pp_node {
     int layer;                     /* layer of the node */
     int x[PP_NODE_INPUTS], n_x, y; /* values, n_x >= 0; y is the node's number + 1 */
     struct pp_shape in, out;       /* shapes of x[0], if there is one, and of y */
-    bool wants_dx[PP_NODE_INPUTS]; /* a node before that input has parameters */
+    bool wants_dx[PP_NODE_INPUTS]; /* a node before that input trains */
     bool shared[PP_NODE_INPUTS];   /* that input has other readers */
+    bool trains;                   /* has parameters that are not frozen */
     bool learns;                   /* the gradient of y is needed */
-    uint64_t reads;                /* PP_READS_... */
-    int first_param, n_params;     /* in the model */
-    size_t n_floats; /* floats of its params, padded to a multiple of PP_NODE_FLOATS */
-    uint64_t key;    /* hash of its name, for random numbers */
-    int positions;   /* positions of a text, each a row of a product; else 1 */
+    bool one_row; /* y is the same for every sample, and memory has it once, whatever pass->rows is;
+                     all inputs are such values, too. Its gradient has rows as any other. Never the
+                     last node of a layer */
+    uint64_t reads;            /* PP_READS_... */
+    int first_param, n_params; /* in the model */
+    size_t n_floats;           /* floats of its params, padded to a multiple of PP_NODE_FLOATS */
+    uint64_t key;              /* hash of its name, for random numbers */
+    int positions;             /* positions of a text, each a row of a product; else 1 */
     int cached; /* rows are positions of one text, from pp_pass.position on, and attention keeps
                    keys and values of this many; 0: not so */
     /* Settings that do not fit in here: the op's, which the model frees with free_setup. Nodes with
@@ -271,9 +296,11 @@ struct pp_model {
     size_t n_tied;       /* floats that are copies of tied parameters */
     size_t n_padding;    /* floats of padding */
     bool tokens;         /* the input is tokens: f32, whatever type values have */
+    void *owned;         /* what initial values and settings are read from; NULL: nothing */
+    void (*free_owned)(void *owned); /* called last */
 };
 
-/* Returns the number of floats that are saved: learnt ones, and buffers. */
+/* Returns the number of floats that are saved: learnt and frozen ones, and buffers. */
 static inline size_t pp_model_floats(const struct pp_model *m)
 {
     return m->n_floats - m->n_tied - m->n_padding;
