@@ -169,6 +169,7 @@ void make_embedding_backward_weight(struct sample *s, struct pp_embedding_backwa
     RESULT(dW, a->V * a->C, a->beta != 0);
     if (flip(s))
         RESULT(dP, a->T * a->C, a->beta != 0);
+    a->padding = flip(s) ? 1 + (int)draw(s, (uint32_t)a->V) : 0;
 }
 
 void make_rotary(struct sample *s, struct pp_rotary *a)

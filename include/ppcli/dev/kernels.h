@@ -352,6 +352,7 @@ struct
     const pp_value *dy;
     float beta;
     float *dW, *dP; /* dP [T][C]; NULL: no P */
+    int padding;    /* 1 + a token whose row of dW stays 0 (PyTorch's padding_idx); 0: none */
 };
 
 /* Su et al., "RoFormer", 2021, with the pairs of Hugging Face's Llama: in each of the first `heads`

@@ -267,6 +267,7 @@ struct pp_node {
     } window;
     struct {
         int vocabulary;
+        int padding; /* 1 + the token whose row is not learnt (padding_idx); 0: none */
     } embedding;
     struct {
         float p;

@@ -49,6 +49,8 @@ void CPU_LOOP(embedding_backward_weight)(const void *args, const struct pp_piece
         if (dP)
             add_row(width, dy, dP + r % T * C);
     }
+    if (a->padding > 0)
+        memset(dW + (size_t)(a->padding - 1) * C, 0, width * sizeof(*dW));
 }
 
 /* ---- rotary */

@@ -217,6 +217,9 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
         e = PP_LAUNCHED(add_tokens<V>, (unsigned)rows, THREADS, 0, s, rows, a->V, a->C, a->x,
                         (const V *)a->dy, a->dW);
     }
+    if (e == cudaSuccess && a->padding > 0)
+        e = cudaMemsetAsync(a->dW + (size_t)(a->padding - 1) * (size_t)a->C, 0,
+                            (size_t)a->C * sizeof(*a->dW), s);
     if (e != cudaSuccess || !a->dP)
         return e;
     struct pp_embedding_backward_weight w = *a;

@@ -111,6 +111,8 @@ int plain_embedding_backward_weight(struct pp_backend *be,
         if (first)
             add_token(a, r, token);
     }
+    if (a->padding > 0)
+        memset(a->dW + (size_t)(a->padding - 1) * C, 0, C * sizeof(*a->dW));
     for (size_t i = 0; i < T * C && a->dP; i++) {
         double sum = a->beta != 0 ? a->dP[i] : 0;
         for (size_t r = 0; r < (size_t)a->B; r++)

@@ -44,7 +44,8 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                                                        .dy = parts[i].dz,
                                                        .beta = i > 0 ? 1 : beta,
                                                        .dW = grads,
-                                                       .dP = (float *)position_table(n, grads)}));
+                                                       .dP = (float *)position_table(n, grads),
+                                                       .padding = n->embedding.padding}));
     }
     return 0;
 }
