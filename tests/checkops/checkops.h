@@ -40,6 +40,7 @@ struct image {
 #include "kernels.def"
     } a;
     struct pp_conv g;
+    struct pp_expr expr;
     struct pp_weight_part parts[PARTS_MAX];
 };
 

@@ -89,7 +89,8 @@ void image_move(struct image *image, const struct image *from)
     for (size_t at = 0; at + sizeof(char *) <= sizeof(image->a); at += sizeof(char *)) {
         const char *p;
         memcpy(&p, (char *)&image->a + at, sizeof(p));
-        if (p == (const char *)&from->g || p == (const char *)from->parts) {
+        if (p == (const char *)&from->g || p == (const char *)&from->expr ||
+            p == (const char *)from->parts) {
             p += (const char *)image - (const char *)from;
             memcpy((char *)&image->a + at, &p, sizeof(p));
         }

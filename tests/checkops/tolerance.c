@@ -450,6 +450,107 @@ void bound_sum(struct pp_sum *a, struct outputs *o)
     OUT(o, y, a->n, a->n, (double)FLT_MIN);
 }
 
+/* What a register holds: no more than `most`, and `off` roundings of 1 from the true number. */
+struct held {
+    double most, off;
+};
+
+/* The result of a step whose operands are these, given that roots, logarithms and divisors are of
+ * numbers above 0.7 and powers within 2. */
+static struct held hold_step(const struct pp_expr_step *s, struct held a, struct held b,
+                             struct held c)
+{
+    double steepest = 1, most = 1;
+    switch ((enum pp_expr_code)s->code) {
+    case PP_EXPR_ADD:
+    case PP_EXPR_SUB:
+        return (struct held){a.most + b.most, a.off + b.off + a.most + b.most};
+    case PP_EXPR_MUL:
+        return (struct held){a.most * b.most, a.off * b.most + b.off * a.most + a.most * b.most};
+    case PP_EXPR_DIV:
+        return (struct held){a.most * 2, a.off * 2 + b.off * a.most * 4 + a.most * 2};
+    case PP_EXPR_MAX:
+    case PP_EXPR_MIN:
+        return (struct held){fmax(a.most, b.most), fmax(a.off, b.off)};
+    case PP_EXPR_SELECT:
+        return (struct held){fmax(b.most, c.most), fmax(b.off, c.off)};
+    case PP_EXPR_ACT_BACK:
+        return (struct held){2 * b.most * (1 + a.most * a.most),
+                             2 * b.off * (1 + a.most * a.most) +
+                                 8 * (a.off + 1) * b.most * (1 + a.most)};
+    case PP_EXPR_POW:
+        most = fmax(pow(a.most, 2), 2);
+        steepest = 6 * fmax(a.most, 1);
+        break;
+    case PP_EXPR_EXP: /* of a tanh */
+        most = steepest = 3;
+        break;
+    case PP_EXPR_SQRT:
+    case PP_EXPR_RSQRT:
+    case PP_EXPR_LOG:
+    case PP_EXPR_ACT:
+    case PP_EXPR_NEG:
+    case PP_EXPR_ABS:
+        most = fmax(a.most, 1.5);
+        steepest = 1.5;
+        break;
+    default: /* no larger than 1 */
+        steepest = 1.2;
+        break;
+    }
+    return (struct held){most, steepest * a.off + 2 * most};
+}
+
+void bound_expr(struct pp_expr_run *a, struct outputs *o)
+{
+    const struct pp_expr *e = a->e;
+    struct held r[PP_EXPR_REGISTERS] = {{0, 0}};
+    for (const struct pp_expr_step *s = e->steps; s < e->steps + e->n_steps; s++) {
+        if (s->code != PP_EXPR_STORE) {
+            struct held number = {fabs((double)s->number), 0};
+            const struct held *of[] = {s->a == PP_EXPR_NUMBER ? &number : &r[s->a],
+                                       s->b == PP_EXPR_NUMBER ? &number : &r[s->b],
+                                       s->c == PP_EXPR_NUMBER ? &number : &r[s->c]};
+            r[s->to] = s->code == PP_EXPR_LOAD ? (struct held){1, 0}
+                                               : hold_step(s, *of[0], *of[1], *of[2]);
+            continue;
+        }
+        const struct pp_expr_array *v = &e->out[s->to];
+        size_t n = v->offset + 1, terms = 1;
+        for (int i = 0; i < e->n_axes; i++)
+            terms *= v->stride[i] == 0 || v->repeats ? (size_t)e->size[i] : 1;
+        for (int i = 0; i < e->n_axes; i++) {
+            size_t last = (size_t)e->size[i] - 1;
+            for (int k = 0; i == v->table_axis && k < e->size[i]; k++)
+                last = k == 0 || (size_t)a->tables[v->table + (size_t)k] > last
+                           ? (size_t)a->tables[v->table + (size_t)k]
+                           : last;
+            n += v->stride[i] > 0 ? last * (size_t)v->stride[i] : 0;
+        }
+        n = a->B > 0 ? n + (size_t)(a->B - 1) * v->sample : 0;
+        double old = a->y[s->to] ? most_old(a->add[s->to], n, a->y[s->to]) : 0;
+        double sum = r[s->a].off / ROUNDINGS + r[s->a].most * (1 + sqrt((double)terms));
+        OUT(o, y[s->to], n, n,
+            (double)terms * sum / (terms > 1 ? 4 : 1) + old * sqrt((double)terms));
+    }
+}
+
+void bound_softmax_forward(struct pp_softmax_forward *a, struct outputs *o)
+{
+    size_t n = (size_t)(a->B * a->outer * a->n * a->inner);
+    double x = 0;
+    for (size_t i = 0; i < n; i++)
+        x = isfinite(a->x[i]) ? fmax(x, fabs((double)a->x[i])) : x;
+    OUT(o, y, n, n, a->log ? 1 + 2 * x : (1 + x) / 4);
+}
+
+void bound_softmax_backward(struct pp_softmax_backward *a, struct outputs *o)
+{
+    size_t n = (size_t)(a->B * a->outer * a->n * a->inner);
+    double dy = MOST(n, a->dy), most = a->log ? 1 : MOST(n, a->y);
+    OUT(o, dx, n, n, 2 * dy * most * (a->log ? a->n : 1) + most_old(a->add, n, a->dx));
+}
+
 void bound_muon(struct pp_muon *a, struct outputs *o)
 {
     double x = MOST(a->n, a->x), y = a->y ? MOST(a->n, a->y) : 0;

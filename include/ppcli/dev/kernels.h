@@ -388,6 +388,85 @@ struct pp_gated_backward {
     pp_value *dx; /* [B][2 F] */
 };
 
+/* ---- a program of elementwise steps. Arrays are seen through axes: a stride of 0 repeats what is
+ * read, and adds up what is written. So this is also a sum, a copy, a transposition and a gather. */
+#define PP_AXES 8
+#define PP_EXPR_INPUTS 16
+#define PP_EXPR_OUTPUTS 12
+#define PP_EXPR_STEPS 128
+#define PP_EXPR_REGISTERS 32
+#define PP_EXPR_NUMBER 255 /* as an operand: the number of the step */
+
+enum pp_expr_code {   /* the others: t = a, b, c as in expr.def; an operand is a register */
+    PP_EXPR_LOAD,     /* t = input a */
+    PP_EXPR_STORE,    /* output t = register a */
+    PP_EXPR_FILL,     /* t = the number */
+    PP_EXPR_ACT,      /* t = act(a), act: enum pp_activation `which` */
+    PP_EXPR_ACT_BACK, /* t = gradient before it, a: what it saves, b: gradient after it */
+#define PP_EXPR_STEP(NAME, ...) PP_EXPR_##NAME,
+#include "ppcli/dev/expr.def"
+};
+
+struct pp_expr_step {
+    uint8_t code, which;
+    uint8_t to, a, b, c; /* one of the last two of several operands may be PP_EXPR_NUMBER */
+    float number;
+};
+
+/* Element (i0, i1, ..) of a sample of an array is at offset + i0 * stride[0] + i1 * stride[1] + ..
+ * in it, elements, with table[i] in place of i on the axis with a table. */
+struct pp_expr_array {
+    int stride[PP_AXES];
+    int table_axis; /* -1: no table */
+    bool f32;       /* the array is f32 whatever type values have: tokens */
+    bool repeats;   /* of an output: indices reach an element twice, apart from axes of stride 0 */
+    size_t table;   /* its first number in pp_expr_run.tables */
+    size_t offset;
+    size_t sample; /* elements from one sample to the next; 0: all share one (inputs) */
+};
+
+struct pp_expr {
+    int n_axes, size[PP_AXES];
+    int n_in, n_out, n_steps;
+    struct pp_expr_array in[PP_EXPR_INPUTS], out[PP_EXPR_OUTPUTS];
+    struct pp_expr_step steps[PP_EXPR_STEPS]; /* a register is read after it was written */
+    /* set by pp_expr_finish(): */
+    int block[PP_AXES]; /* indices of each axis that the CPU computes at once */
+    int split, units;   /* axis whose blocks are independent of each other, and how many it has */
+    size_t elements;    /* of a sample */
+};
+
+/* Completes a program: orders and joins its axes, which decides the order of its sums, and cuts
+ * them into blocks. 1 <= n_axes <= PP_AXES. */
+void pp_expr_finish(struct pp_expr *e);
+
+/* Runs a program for each element of B samples. An output is `=`, or `+=` if `add`. What no index
+ * reaches stays. Outputs that repeat must add. Outputs overlap neither inputs nor each other. */
+struct pp_expr_run {
+    int B;
+    const struct pp_expr *e;
+    const pp_value *x[PP_EXPR_INPUTS];
+    const int32_t *tables; /* device memory; NULL: no array has a table */
+    bool add[PP_EXPR_OUTPUTS];
+    pp_value *y[PP_EXPR_OUTPUTS]; /* NULL: not needed */
+};
+
+/* ---- softmax over the middle axis of x[B][outer][n][inner] */
+struct pp_softmax_forward {
+    int B, outer, n, inner;
+    bool log; /* y = log(softmax(x)) */
+    const pp_value *x;
+    pp_value *y;
+};
+
+struct pp_softmax_backward {
+    int B, outer, n, inner;
+    bool log;
+    const pp_value *y, *dy;
+    bool add;
+    pp_value *dx;
+};
+
 /* ---- Muon, element by element. args: device memory; with args->skip nothing permanent changes.
  * Any split gives the same bits. */
 enum pp_muon_part {

@@ -6,14 +6,6 @@
 #include "activations.h"
 #include "ppcli/conf/config.h"
 
-/* Marks a loop whose result may be one of the arrays it reads: element i depends on element i
- * only. */
-#ifdef __clang__
-#define ALONE _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define ALONE _Pragma("GCC ivdep")
-#endif
-
 #define GATHER(type)                                                                               \
     static void gather_##type(const struct pp_gather *a, size_t sample, float *restrict to)        \
     {                                                                                              \

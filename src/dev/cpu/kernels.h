@@ -51,6 +51,14 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 #endif
 
 #ifdef PPCLI_ISA
+/* Marks a loop whose result may be one of the arrays it reads: element i depends on element i
+ * only. */
+#ifdef __clang__
+#define ALONE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ALONE _Pragma("GCC ivdep")
+#endif
+
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)
 #define PP_LOOP(name, type, ...) void CPU_LOOP(name)(const void *args, const struct pp_piece *w);

@@ -129,4 +129,92 @@ static inline float mathf_erf(float x)
     return a > 0.9277f ? big : p;
 }
 
+/* Computes log(x) with the polynomial of Cephes (Moshier, logf) for the part of x in [sqrt(1/2),
+ * sqrt(2)). Denormal numbers count as 0. */
+static inline float mathf_log(float x)
+{
+    union float_bits v = {.f = x};
+    uint32_t u = v.u - 0x3f3504f3u;
+    union float_bits m = {.u = (u & 0x7fffffu) + 0x3f3504f3u};
+    float e = (float)((int32_t)u >> 23), f = m.f - 1.0f, z = f * f;
+    float p = 7.0376836292e-2f;
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    float y = p * f * z + e * -2.12194440e-4f - 0.5f * z;
+    y = f + y + e * 0.693359375f;
+    y = x < 0x1p-126f ? -INFINITY : y;
+    y = x < INFINITY ? y : x; /* and a NaN */
+    return x < 0 ? NAN : y;
+}
+
+union double_bits {
+    double d;
+    uint64_t u;
+};
+
+/* Computes sin(x + quarters * pi/2). The multiple of pi/2 that is taken away is exact up to 2^20 of
+ * them, so the error stays small where the result is; from there on it grows. */
+static inline float mathf_sin_of(float x, uint32_t quarters)
+{
+    union double_bits n = {.d = (double)x * 0.63661977236758134308 + 0x1.8p52};
+    double k = n.d - 0x1.8p52;
+    double d = (double)x - k * 0x1.921fb544p0 - k * 0x1.0b4611a626331p-34;
+    float r = mathf_hold((float)d, 0.7854f), s = r * r;
+    uint32_t turn = (uint32_t)n.u + quarters;
+    float y = -1.9515295891e-4f;
+    y = y * s + 8.3321608736e-3f;
+    y = y * s - 1.6666654611e-1f;
+    y = y * s * r + r;
+    float c = 2.443315711809948e-5f;
+    c = c * s - 1.388731625493765e-3f;
+    c = c * s + 4.166664568298827e-2f;
+    c = c * s * s - 0.5f * s + 1.0f;
+    y = turn & 1 ? c : y;
+    return turn & 2 ? -y : y;
+}
+
+static inline float mathf_sin(float x)
+{
+    return mathf_sin_of(x, 0);
+}
+
+static inline float mathf_cos(float x)
+{
+    return mathf_sin_of(x, 1);
+}
+
+/* Computes x to the power of p, as exp(p log(x)) in double; log(m) = 2 artanh((m - 1) / (m + 1)).
+ * A negative x has a power only if p is a whole number. */
+static inline float mathf_pow(float x, float p)
+{
+    double a = fabs((double)x);
+    union double_bits v = {.d = a};
+    uint64_t u = v.u - 0x3fe6a09e667f3bcdu;
+    union double_bits m = {.u = (u & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu};
+    double e = (double)((int32_t)(u >> 32) >> 20), s = (m.d - 1) / (m.d + 1), z = s * s;
+    double q = ((1.0 / 13 * z + 1.0 / 11) * z + 1.0 / 9) * z + 1.0 / 7;
+    q = (((q * z + 1.0 / 5) * z + 1.0 / 3) * z + 1) * 2 * s;
+    double t = (q + e * 0.69314718055994530942) * (double)p;
+    t = t > 100 ? 100 : t; /* beyond float on both sides */
+    t = t < -110 ? -110 : t;
+    union double_bits n = {.d = t * 1.44269504088896340736 + 0x1.8p52};
+    double r = t - (n.d - 0x1.8p52) * 0.69314718055994530942;
+    double y = ((r / 40320 + 1.0 / 5040) * r + 1.0 / 720) * r + 1.0 / 120;
+    y = ((((y * r + 1.0 / 24) * r + 1.0 / 6) * r + 0.5) * r + 1) * r + 1;
+    union double_bits scale = {.u = (n.u + 1023) << 52};
+    float f = (float)(y * scale.d);
+    float whole = (float)(int32_t)p, zero = p > 0 ? 0.0f : INFINITY;
+    f = a < 0x1p-126 ? zero : f;
+    f = a > 0x1.fffffep127 ? 1.0f / zero : f;
+    f = x < 0 ? (whole != p ? NAN : ((int32_t)p & 1) ? -f : f) : f;
+    f = a != a ? x : f;
+    return p == 0 ? 1.0f : f;
+}
+
 #endif
