@@ -27,6 +27,7 @@ struct graph_node *graph_add(struct graph *g, enum graph_kind kind, int source, 
                              .layer = -1,
                              .source = source,
                              .positions = 1,
+                             .padding = -1,
                              .rows = kind == GRAPH_INPUT};
     for (int i = 0; i < n_in; i++) {
         pp_assert(in[i] >= 0 && in[i] < g->n_nodes);

@@ -80,7 +80,9 @@ struct graph_heads {
 };
 
 struct graph_window {
+    struct pp_shape image; /* that it reads */
     int kernel, stride, pad, groups;
+    bool ceil;               /* a last window that is partly outside counts */
     bool count_padding, all; /* all: the mean of the whole image */
 };
 
@@ -110,6 +112,8 @@ struct graph_node {
     struct graph_piece *pieces; /* owned */
     float fill;                 /* EXPR: where no piece writes */
     int channels;               /* LINEAR, CONV, CROSS, EMBEDDING: of the result */
+    bool transposed;            /* LINEAR: the weight is [in][out] in the file */
+    int padding;                /* EMBEDDING: row that learns nothing; -1: none */
     int positions;              /* rows of channels of a sample, of what works on rows */
     struct pp_shape columns;    /* LINEAR: as in struct pp_param; n 0: in order */
     int piece[8];               /* PIECES: channels of each; n_weights / 2 or n_weights of them */

@@ -82,9 +82,13 @@ int lower_dim(const struct pt_node *n, const char *name, int64_t otherwise, int 
 int lower_weight(struct lower *l, const struct pt_node *n, const char *name)
 {
     const struct pt_arg *a = pt_arg_find(n, name);
-    bool whole =
-        a && a->kind == PT_TENSOR && a->value >= 0 && l->values[a->value].state == LOWERED_WEIGHT;
-    return whole ? l->program->values[a->value].index : -1;
+    if (!a || a->kind != PT_TENSOR || a->value < 0)
+        return -1;
+    const struct pt_value *v = &l->program->values[a->value];
+    if (v->origin != PT_FROM_WEIGHT || l->values[a->value].state == LOWERED_VIEW)
+        return -1;
+    const struct pt_weight *w = &l->program->weights[v->index];
+    return w->kind == PT_PARAMETER || (w->kind == PT_BUFFER && w->persistent) ? v->index : -1;
 }
 
 const struct pt_tensor *lower_type(const struct lower *l, const struct pt_node *n, int k)
@@ -109,42 +113,44 @@ struct pp_shape lower_shape(int64_t positions, int64_t channels)
     return (struct pp_shape){2, {(int)positions, (int)channels, 1}};
 }
 
-/* Returns a view of a new node that has a constant of the folder. */
-static struct view add_constant(struct lower *l, int value)
+struct view lower_constant(struct lower *l, const struct fold_constant *c)
 {
-    PP_OWN(fold_constant_free) struct fold_constant c = {.batch_dim = -1};
     struct view v = {.n_dims = -1};
-    int rc = fold_read(l->folder, value, &c);
-    if (rc == PP_ECONFIG)
-        lower_refuse(l, "%s", pp_error_get()->text);
-    else if (rc < 0)
-        l->rc = rc;
-    if (rc < 0)
-        return v;
-    if (c.n > INT_MAX) {
+    if (c->n > INT_MAX) {
         lower_refuse(l, "a constant of more than 2^31 - 1 numbers");
         return v;
     }
-    float *table = pp_alloc((size_t)c.n, sizeof(*table));
+    float *table = pp_alloc((size_t)c->n, sizeof(*table));
     struct graph_node *n =
-        table ? lower_add(l, GRAPH_CONSTANT, 0, NULL, pp_shape_flat((int)c.n)) : NULL;
+        table ? lower_add(l, GRAPH_CONSTANT, 0, NULL, pp_shape_flat((int)c->n)) : NULL;
     if (!n) {
         pp_free(table);
         l->rc = PP_ERESOURCE;
         return v;
     }
-    for (int64_t i = 0; i < c.n; i++)
-        table[i] = c.floats ? c.floats[i] : (float)c.ints[i];
+    for (int64_t i = 0; i < c->n; i++)
+        table[i] = c->floats ? c->floats[i] : (float)c->ints[i];
     n->table = table;
-    v = (struct view){.value = l->graph->n_nodes - 1, .n_dims = c.n_dims};
-    for (int d = 0; d < c.n_dims; d++) {
-        if (d == c.batch_dim)
+    v = (struct view){.value = l->graph->n_nodes - 1, .n_dims = c->n_dims};
+    for (int d = 0; d < c->n_dims; d++) {
+        if (d == c->batch_dim)
             v.axes[v.n_axes + v.count[d]++] = (struct axis){0, 0};
-        if (c.dims[d] > 1)
-            v.axes[v.n_axes + v.count[d]++] = (struct axis){c.dims[d], c.strides[d]};
+        if (c->dims[d] > 1)
+            v.axes[v.n_axes + v.count[d]++] = (struct axis){c->dims[d], c->strides[d]};
         v.n_axes += v.count[d];
     }
     return v;
+}
+
+static struct view add_constant(struct lower *l, int value)
+{
+    PP_OWN(fold_constant_free) struct fold_constant c = {.batch_dim = -1};
+    int rc = fold_read(l->folder, value, &c);
+    if (rc == PP_ECONFIG)
+        lower_refuse(l, "%s", pp_error_get()->text);
+    else if (rc < 0)
+        l->rc = rc;
+    return rc < 0 ? (struct view){.n_dims = -1} : lower_constant(l, &c);
 }
 
 /* Returns a view of a new node that has a weight as an operand. */
@@ -182,6 +188,17 @@ struct view lower_tensor(struct lower *l, const struct pt_node *n, const char *n
         return lower_value(l, a->value);
     lower_refuse(l, "%s: its argument %s is not a tensor", n->target, name);
     return (struct view){.n_dims = -1};
+}
+
+struct view lower_samples(struct lower *l, const struct pt_node *n, const char *name)
+{
+    struct view v = lower_tensor(l, n, name);
+    if (v.n_dims < 0 || l->graph->nodes[v.value].rows)
+        return v;
+    v = lower_copy(l, &v);
+    if (l->rc == 0 && v.n_dims >= 0)
+        l->graph->nodes[v.value].rows = true;
+    return v;
 }
 
 void lower_set(struct lower *l, const struct pt_node *n, int k, const struct view *v)
@@ -417,7 +434,8 @@ bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
 static const struct lowering *find_lowering(const char *target)
 {
     static const struct lowering *const tables[] = {lowerings_of_views, lowerings_of_elements,
-                                                    lowerings_of_ops};
+                                                    lowerings_of_ops,   lowerings_of_windows,
+                                                    lowerings_of_norms, lowerings_of_attention};
     for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
         for (const struct lowering *row = tables[t]; row->target; row++)
             if (strcmp(row->target, target) == 0)

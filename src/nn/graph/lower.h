@@ -34,8 +34,16 @@ struct lowering {
     bool general; /* not one of the fast ops, for explain */
 };
 
-/* The tables, each ended by a row without target: views and moves, elements and sums, ops. */
-extern const struct lowering lowerings_of_views[], lowerings_of_elements[], lowerings_of_ops[];
+/* A row: its target, its handler, then other members with their names. */
+#define LOWER(word, ...)                                                                           \
+    {                                                                                              \
+        .target = (word), .lower = __VA_ARGS__                                                     \
+    }
+
+/* The tables, each ended by a row without target: views and moves, elements and sums, ops with
+ * weights, windows over images, norms, attention. */
+extern const struct lowering lowerings_of_views[], lowerings_of_elements[], lowerings_of_ops[],
+    lowerings_of_windows[], lowerings_of_norms[], lowerings_of_attention[];
 
 /* Records that this node is not taken: what was found and what would work, without the module and
  * the line, which are added. Always returns false. */
@@ -55,8 +63,11 @@ bool lower_flag(const struct pt_node *n, const char *name, bool otherwise);
 /* Returns a dimension argument as 0 .. n_dims - 1. */
 int lower_dim(const struct pt_node *n, const char *name, int64_t otherwise, int n_dims);
 
-/* Returns the weight of a tensor argument that is a parameter or a buffer as a whole, unchanged; -1:
- * it is not. */
+/* As lower_tensor(), but the value has rows: what no sample changes is copied for each. */
+struct view lower_samples(struct lower *l, const struct pt_node *n, const char *name);
+
+/* Returns the weight of a tensor argument that is a parameter or a saved buffer as a whole,
+ * unchanged; -1: it is not. */
 int lower_weight(struct lower *l, const struct pt_node *n, const char *name);
 
 /* ---- results */
@@ -75,6 +86,9 @@ struct graph_node *lower_add(struct lower *l, enum graph_kind kind, int n_in, co
 
 /* Adds a copy of what v shows, dense in the order of its dimensions, and returns its view. */
 struct view lower_copy(struct lower *l, const struct view *v);
+
+/* Returns a view of a new node with a constant of the folder; the caller keeps c. */
+struct view lower_constant(struct lower *l, const struct fold_constant *c);
 
 /* Returns v as rows of channels (view_is_rows()), copied if it is not. The value's memory is
  * [positions][channels of the last dimension]. */

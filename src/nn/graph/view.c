@@ -113,6 +113,16 @@ struct view view_transpose(const struct view *v, int a, int b)
     return view_permute(v, order);
 }
 
+struct view view_move(const struct view *v, int dim, int to)
+{
+    int order[PT_DIMS];
+    for (int d = 0, k = 0; d < v->n_dims; d++) {
+        k += k == dim; /* the others keep their order */
+        order[d] = d == to ? dim : k++;
+    }
+    return view_permute(v, order);
+}
+
 struct view view_insert(const struct view *v, int dim)
 {
     struct view out = begin_view(v);
@@ -338,6 +348,17 @@ bool view_is_whole(const struct view *v, int64_t floats, int order[VIEW_AXES], i
     }
     *n = count;
     return v->offset == 0 && dense == floats;
+}
+
+bool view_is_dense(const struct view *v, int64_t floats)
+{
+    int order[VIEW_AXES], n;
+    if (!view_is_whole(v, floats, order, &n))
+        return false;
+    for (int i = 1; i < n; i++)
+        if (order[i] < order[i - 1])
+            return false;
+    return true;
 }
 
 bool view_is_rows(const struct view *v, int64_t floats)

@@ -51,6 +51,9 @@ struct view view_transpose(const struct view *v, int a, int b);
 struct view view_insert(const struct view *v, int dim);
 struct view view_drop(const struct view *v, int dim);
 
+/* Moves a dimension: it becomes dimension `to` of the result. */
+struct view view_move(const struct view *v, int dim, int to);
+
 /* Merges the neighbouring axes of each dimension that are one axis in memory. */
 struct view view_merge(const struct view *v);
 
@@ -81,6 +84,9 @@ bool view_align(struct view *const *views, int n, int *bad);
  * outermost first. *n is their number.
  */
 bool view_is_whole(const struct view *v, int64_t floats, int order[VIEW_AXES], int *n);
+
+/* Returns whether the view is whole, and the axes lie in memory in the order of its dimensions. */
+bool view_is_dense(const struct view *v, int64_t floats);
 
 /* Returns whether the last dimension is one axis of stride 1 (or has size 1), and the view is whole:
  * rows of channels. */
