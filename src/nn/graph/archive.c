@@ -81,8 +81,8 @@ static void read_expression(const struct pt_reading *r, const char *text, struct
     const char *end = read_symbol(text, symbol, sizeof(symbol));
     /* Symbols have no brackets, so the first one ends it; a product with more factors goes on. */
     end = end ? strchr(end, ')') : NULL;
-    if (end && strcmp(end, product ? "))" : ")") == 0 && n > 0 && r->p->batch &&
-        strcmp(symbol, r->p->batch) == 0)
+    if (end && strcmp(end, product ? "))" : ")") == 0 && n > 0 &&
+        pt_names_find(&r->symbols, symbol) > 0)
         *out = (struct pt_size){n, true};
 }
 
@@ -377,35 +377,39 @@ static int read_value_names(struct pt_reading *r, struct pt_text object, struct 
     return 0;
 }
 
-/* Finds the symbols among the sizes of an input. The first one of all is the batch. */
-static int find_symbols(struct pt_reading *r, const json_t *meta, struct pt_names *symbols)
+/* Finds the symbols among the sizes of an input. The first one is the batch: of every input, because
+ * a step gives all of them the same number of samples, whatever the export knew of that. */
+static int find_symbols(struct pt_reading *r, const json_t *meta)
 {
     size_t i;
+    bool first = true;
     const json_t *d, *sizes = json_object_get(meta, "sizes");
     json_array_foreach(sizes, i, d)
     {
         char name[PT_NAME_MAX];
         const char *text =
             json_string_value(json_object_get(json_object_get(d, "as_expr"), "expr_str"));
-        if (!text || !read_symbol(text, name, sizeof(name)) || pt_names_find(symbols, name) >= 0)
+        if (!text || !read_symbol(text, name, sizeof(name)))
             continue;
-        const char *kept = pt_keep(r, name);
-        PP_TRY(kept ? pt_names_add(symbols, kept, 0) : PP_ERESOURCE);
-        r->p->n_symbols++;
-        r->p->batch = r->p->batch ? r->p->batch : kept;
+        if (pt_names_find(&r->symbols, name) < 0) {
+            const char *kept = pt_keep(r, name);
+            PP_TRY(kept ? pt_names_add(&r->symbols, kept, first) : PP_ERESOURCE);
+            r->p->n_symbols += !first || !r->p->batch;
+            r->p->batch = r->p->batch ? r->p->batch : kept;
+        }
+        first = false;
     }
     return 0;
 }
 
 static int find_batch(struct pt_reading *r, const struct pt_text *metas)
 {
-    PP_OWN(pt_names_fini) struct pt_names symbols = {0};
     for (int i = 0; i < r->p->n_inputs; i++) {
         json_auto_t *j = NULL;
         if (r->p->inputs[i].value < 0)
             continue;
         PP_TRY(pt_text_parse(r->where, metas[r->p->inputs[i].value], &j));
-        PP_TRY(find_symbols(r, j, &symbols));
+        PP_TRY(find_symbols(r, j));
     }
     return 0;
 }
@@ -752,7 +756,7 @@ int pt_program_read_zip(struct pp_zip *zip, struct pt_program **out)
     r->p = p;
     r->file = p->file;
     int rc = read_program(r);
-    struct pt_names *names[] = {&r->texts,   &r->values,       &r->sizes,
+    struct pt_names *names[] = {&r->texts,   &r->values,       &r->sizes, &r->symbols,
                                 &r->modules, &r->stored_names, &r->ties};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         pt_names_fini(names[i]);

@@ -99,7 +99,7 @@ enum pt_kind {
 };
 
 struct pt_arg {
-    const char *name; /* in the operator's schema, "input" */
+    const char *name; /* in the operator's schema, "input"; "": it has none (higher_order) */
     enum pt_kind kind;
     int n;                       /* length of a list */
     int value;                   /* PT_TENSOR: a value of the program */
@@ -144,7 +144,7 @@ struct pt_program {
     const char *torch; /* version that wrote it, "2.15.0" */
     int schema_minor;  /* of schema 8 */
     const char *batch; /* symbol of the batch, "s77"; NULL: every size is a number */
-    int n_symbols;     /* free sizes of the inputs: 1 if only the batch is free */
+    int n_symbols;     /* free sizes of the inputs; 1: only the batch is free */
     struct pt_value *values;
     int n_values;
     struct pt_node *nodes; /* [n_nodes] in their order */

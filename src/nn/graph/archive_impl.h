@@ -77,6 +77,7 @@ struct pt_reading {
     const char *root;             /* folder of the archive, "small/" */
     struct pt_names texts;        /* all texts of the program, kept once */
     struct pt_names values;       /* by name */
+    struct pt_names symbols;      /* free sizes of the inputs; 1: the batch, 0: another */
     struct pt_names sizes;        /* by name: sizes that nodes compute */
     struct pt_size *size_list;    /* [sizes.n] their values; owned */
     size_t size_capacity;

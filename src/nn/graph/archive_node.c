@@ -215,7 +215,10 @@ static const char *find_kind(json_t *tagged, json_t **out)
 static int read_arg(struct pt_reading *r, const json_t *named, struct pt_arg *a)
 {
     json_t *j = NULL;
-    PP_TRY(pt_keep_name(r, json_string_value(json_object_get(named, "name")), &a->name));
+    const char *name = json_string_value(json_object_get(named, "name"));
+    a->name = "";
+    if (name && name[0] != '\0')
+        PP_TRY(pt_keep_name(r, name, &a->name));
     const char *kind = find_kind(json_object_get(named, "arg"), &j);
     if (!kind)
         return refuse_arg(r, a, "value");
