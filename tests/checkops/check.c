@@ -26,7 +26,7 @@ double greatest_of(size_t n, const float *a)
 {
     double most = 0;
     for (size_t i = 0; a && i < n; i++)
-        most = fmax(most, fabs((double)a[i])); /* fmax leaves NaN out */
+        most = isinf(a[i]) ? most : fmax(most, fabs((double)a[i])); /* fmax leaves NaN out */
     return most;
 }
 
@@ -95,14 +95,16 @@ static int same_output(const char *kernel, const struct output *o, const float *
                        const float *want, double part)
 {
     double relative = o->scale == EXACT ? 0 : ROUNDINGS * EPS, absolute = relative * o->scale;
-    int rows = o->rows[0] > 0 ? o->rows[0] * o->rows[1] : 1;
+    int positions = o->rows[1], heads = o->rows[2];
+    int rows = o->rows[0] > 0 ? o->rows[0] * positions * heads : 1;
     size_t n = o->rows[0] > 0 ? o->columns : o->n;
     absolute += part * fmax(greatest_of(o->n, want), o->typical);
     for (int r = 0; r < rows; r++) {
         size_t at = 0;
         if (o->rows[0] > 0)
-            at = (size_t)(r / o->rows[1]) * o->step.sequence +
-                 (size_t)(r % o->rows[1]) * o->step.position;
+            at = (size_t)(r / heads / positions) * o->step.sequence +
+                 (size_t)(r / heads % positions) * o->step.position +
+                 (size_t)(r % heads) * o->step.head;
         PP_TRY(same_floats(kernel, o, n, got + at, want + at, absolute, relative));
     }
     return 0;

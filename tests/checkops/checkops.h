@@ -156,8 +156,9 @@ struct output {
     size_t n, size; /* elements and bytes of one; of one byte: must be equal */
     size_t columns; /* for the message */
     double scale; /* of the terms: allowed are ROUNDINGS of it and of the result; EXACT: nothing */
-    /* Of an array with gaps: these rows of `columns` are written. n counts all up to the last. */
-    int rows[2];
+    /* Of an array with gaps: these rows of `columns` are written, by sequence, position and head. n
+     * counts all up to the last. */
+    int rows[3];
     struct pp_strides step;
     double loss;    /* of loss sums: what they begin with */
     double typical; /* size of a sum whose terms cancel, where products round their factors */

@@ -7,23 +7,58 @@
 
 /* ---- attention */
 
-/* q, k and v in one array, either in one row of a position or all q of a sequence before the rest. */
-static size_t lay_out(struct sample *s, struct pp_attention *a)
+/* q, k and v in one array: in one row of a position; all q of a sequence before the rest; or head by
+ * head, the positions of a head one after the other. Now and then all sequences share them. */
+static void lay_out(struct sample *s, struct pp_attention *a)
 {
-    size_t q = (size_t)(a->heads * a->width), kv = (size_t)(a->kv_heads * a->width);
+    enum {
+        ROWS,
+        BLOCKS,
+        HEADS,
+        LAYOUTS
+    } layout = (int)draw(s, LAYOUTS);
+    size_t W = (size_t)a->width, q = (size_t)a->heads * W, kv = (size_t)a->kv_heads * W;
     size_t queries = (size_t)a->queries, keys = (size_t)a->keys;
-    bool rows = flip(s) && queries == keys;
-    size_t all = queries * q + keys * 2 * kv;
-    a->q_at = (struct pp_strides){all, rows ? q + 2 * kv : q};
-    a->kv_at = (struct pp_strides){all, rows ? q + 2 * kv : 2 * kv};
-    a->y_at = (struct pp_strides){queries * q, q};
-    VALUES(q, (size_t)a->B * all);
-    give_also(s, &a->k, rows ? q : queries * q);
-    give_also(s, &a->v, (rows ? q : queries * q) + kv);
-    return rows ? q : queries * q;
+    layout = s->large || (layout == ROWS && queries != keys) ? BLOCKS : layout;
+    size_t all = queries * q + keys * 2 * kv, k = layout == ROWS ? q : queries * q, v = k + kv;
+    size_t sequence = !s->large && draw(s, 8) == 0 ? 0 : all;
+    a->q_at = (struct pp_strides){sequence, layout == ROWS ? q + 2 * kv : q, W, all};
+    a->k_at = (struct pp_strides){sequence, layout == ROWS ? q + 2 * kv : 2 * kv, W, all};
+    a->y_at = (struct pp_strides){queries * q, q, W, 0};
+    if (layout == HEADS) {
+        a->q_at = (struct pp_strides){sequence, W, queries * W, all};
+        a->k_at = (struct pp_strides){sequence, W, keys * W, all};
+        a->y_at = (struct pp_strides){queries * q, W, queries * W, 0};
+        v = k + keys * kv;
+    }
+    a->v_at = a->k_at;
+    VALUES(q, sequence > 0 ? (size_t)a->B * all : all);
+    give_also(s, &a->k, k);
+    give_also(s, &a->v, v);
 }
 
-static size_t make_attention(struct sample *s, struct pp_attention *a)
+/* A mask with any of its axes missing, and in one of two orders: small numbers; or those that hide
+ * keys, as a bool mask or with a large number. */
+static void make_mask(struct sample *s, struct pp_attention *a)
+{
+    size_t B = draw(s, 3) > 0 ? (size_t)a->B : 1, H = flip(s) ? (size_t)a->heads : 1;
+    size_t Q = draw(s, 3) > 0 ? (size_t)a->queries : 1, K = draw(s, 5) > 0 ? (size_t)a->keys : 1;
+    bool keys_first = draw(s, 4) == 0;
+    a->mask_at.sequence = B > 1 ? H * Q * K : 0;
+    a->mask_at.gradient = H * Q * K;
+    a->mask_at.head = H == 1 ? 0 : keys_first ? 1 : Q * K;
+    a->mask_at.position = Q == 1 ? 0 : keys_first ? H * K : K;
+    a->mask_key = K == 1 ? 0 : keys_first ? H : 1;
+    float *mask = VALUES(mask, B * H * Q * K);
+    const float hide[] = {0, -INFINITY, -0x1p100f}, hidden = hide[draw(s, 3)];
+    for (size_t i = 0; hidden < 0 && i < B * H * Q * K; i++)
+        mask[i] = draw(s, 3) == 0 ? hidden : flip(s) ? 0 : mask[i];
+    if (hidden < 0 && !keys_first && B > 0 && flip(s))
+        for (size_t j = 0; j < K; j++) /* a query that sees nothing */
+            mask[j] = hidden;
+}
+
+static void make_attention(struct sample *s, struct pp_attention *a)
 {
     a->B = some_rows(s, 2);
     a->kv_heads = 1 + (int)draw(s, 3);
@@ -32,11 +67,14 @@ static size_t make_attention(struct sample *s, struct pp_attention *a)
     a->queries = odd(s, 130);
     a->causal = flip(s);
     a->keys = flip(s) ? a->queries : a->causal ? a->queries + odd(s, 70) - 1 : odd(s, 130);
+    a->scale = !s->large && draw(s, 3) == 0 ? 0.3f : 0;
     a->p = flip(s) ? 0.25f : 0;
     a->key = 99;
     a->first_row = draw(s, 5);
     a->of_queries = flip(s);
-    size_t k = lay_out(s, a);
+    lay_out(s, a);
+    if (!s->large && flip(s))
+        make_mask(s, a);
     if (a->p > 0) {
         int64_t *step = BYTES(step, 1);
         *step = 3;
@@ -51,7 +89,6 @@ static size_t make_attention(struct sample *s, struct pp_attention *a)
     s->scratch_at = OFFSET(scratch);
     s->scratch_floats =
         pp_attention_scratch_floats(a->queries, a->keys, a->heads / a->kv_heads, a->width);
-    return k;
 }
 
 void make_attention_forward(struct sample *s, struct pp_attention *a)
@@ -65,20 +102,26 @@ void make_attention_forward(struct sample *s, struct pp_attention *a)
 /* lse and y are what a forward pass left. */
 void make_attention_backward(struct sample *s, struct pp_attention *a)
 {
-    size_t k = make_attention(s, a), kv = (size_t)(a->kv_heads * a->width);
+    make_attention(s, a);
     size_t n = (size_t)(a->B * a->queries * a->heads);
-    bool add = flip(s);
+    ptrdiff_t k = a->k - a->q, v = a->v - a->q;
+    bool add = flip(s), whole = s->large || draw(s, 4) > 0;
     VALUE_RESULT(y, n * (size_t)a->width, false);
     RESULT(lse, n, false);
     PP_OWN_MEMORY float *scratch = pp_alloc(s->scratch_floats, sizeof(float));
     a->scratch = scratch;
     pp_backend_attention_forward(s->plain, a);
     a->scratch = NULL;
-    a->add = a->add_kv = add;
+    a->add = a->add_k = a->add_v = add;
     VALUES(dy, n * (size_t)a->width);
-    VALUE_RESULT(dq, (size_t)a->B * a->q_at.sequence, add);
-    give_also(s, &a->dk, k);
-    give_also(s, &a->dv, k + kv);
+    VALUE_RESULT(dq, (size_t)a->B * a->q_at.gradient, add);
+    if (whole || flip(s))
+        give_also(s, &a->dk, (size_t)k);
+    if (whole || flip(s))
+        give_also(s, &a->dv, (size_t)v);
+    a->add_mask = flip(s);
+    if (a->mask && flip(s))
+        VALUE_RESULT(dmask, (size_t)a->B * a->mask_at.gradient, a->add_mask);
 }
 
 /* ---- rows */

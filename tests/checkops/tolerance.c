@@ -287,41 +287,48 @@ static double longest_head(const struct pp_attention *a, int heads, int position
                            const struct pp_strides *s, const float *x)
 {
     double most = 0;
-    for (int b = 0; b < a->B; b++)
+    for (int b = 0; b < (s->sequence > 0 ? a->B : 1); b++)
         for (int i = 0; i < positions; i++)
-            most = fmax(most, longest_of(heads, a->width, (size_t)a->width, 1,
+            most = fmax(most, longest_of(heads, a->width, s->head, 1,
                                          x + (size_t)b * s->sequence + (size_t)i * s->position));
     return most;
 }
 
-/* Rows of all heads at each position. */
+/* Heads at each position. */
 static void out_heads(struct outputs *o, const char *name, float **at, const struct pp_attention *a,
                       int heads, int positions, struct pp_strides step, double scale)
 {
-    size_t columns = (size_t)heads * (size_t)a->width, n = 0;
+    size_t n = 0;
     if (a->B > 0 && positions > 0)
-        n = (size_t)(a->B - 1) * step.sequence + (size_t)(positions - 1) * step.position + columns;
+        n = (size_t)(a->B - 1) * step.sequence + (size_t)(positions - 1) * step.position +
+            (size_t)(heads - 1) * step.head + (size_t)a->width;
     o->of[o->n++] = (struct output){.name = name,
                                     .at = at,
                                     .n = n,
                                     .size = sizeof(float),
-                                    .columns = columns,
+                                    .columns = (size_t)a->width,
                                     .scale = scale,
-                                    .rows = {a->B, positions},
+                                    .rows = {a->B, positions, heads},
                                     .step = step};
+}
+
+static double scale_of(const struct pp_attention *a)
+{
+    return a->scale > 0 ? (double)a->scale : 1 / sqrt((double)a->width);
 }
 
 /* A probability is off by the roundings of its score, and by those of the sum that divides it. */
 static double of_probability(const struct pp_attention *a)
 {
     double q = longest_head(a, a->heads, a->queries, &a->q_at, a->q);
-    double k = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->k);
-    return 2 * product(a->width, q, k) / sqrt((double)a->width) + product(a->keys, 1, 1);
+    double k = longest_head(a, a->kv_heads, a->keys, &a->k_at, a->k);
+    double masked = a->mask ? 1 : 0; /* those of its numbers that hide no key are below 1 */
+    return 2 * product(a->width, q, k) * scale_of(a) + masked + product(a->keys, 1, 1);
 }
 
 void bound_attention_forward(struct pp_attention *a, struct outputs *o)
 {
-    double p = of_probability(a), v = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->v);
+    double p = of_probability(a), v = longest_head(a, a->kv_heads, a->keys, &a->v_at, a->v);
     double grown = a->step ? 1 / (1 - (double)a->p) : 1;
     out_heads(o, "y", &a->y, a, a->heads, a->queries, a->y_at, grown * (1 + p) * v);
     OUT(o, lse, a->B * a->queries * a->heads, a->heads, p);
@@ -331,26 +338,34 @@ void bound_attention_forward(struct pp_attention *a, struct outputs *o)
  * the lengths'; sums over keys have the weights p, those over queries are of as many terms. */
 void bound_attention_backward(struct pp_attention *a, struct outputs *o)
 {
+    struct pp_strides q_at = pp_gradient_strides(a->q_at), k_at = pp_gradient_strides(a->k_at);
     double q = longest_head(a, a->heads, a->queries, &a->q_at, a->q);
-    double k = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->k);
-    double v = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->v);
+    double k = longest_head(a, a->kv_heads, a->keys, &a->k_at, a->k);
+    double v = longest_head(a, a->kv_heads, a->keys, &a->v_at, a->v);
     double dy = longest_head(a, a->heads, a->queries, &a->y_at, a->dy);
     double grown = a->step ? 1 / (1 - (double)a->p) : 1;
     double p = grown * (1 + of_probability(a) + product(a->width, 1, 1));
-    double ds = 2 * p * dy * v / sqrt((double)a->width);
+    double ds = 2 * p * dy * v, scale = scale_of(a);
     int group = a->heads / a->kv_heads;
     double terms = (double)a->queries * group;
     size_t n = (size_t)a->queries * (size_t)a->heads * (size_t)a->width;
-    out_heads(o, "dq", &a->dq, a, a->heads, a->queries, a->q_at,
-              ds * k + (a->add && n ? longest_head(a, a->heads, a->queries, &a->q_at, a->dq) : 0));
+    out_heads(o, "dq", &a->dq, a, a->heads, a->queries, q_at,
+              scale * ds * k +
+                  (a->add && n ? longest_head(a, a->heads, a->queries, &q_at, a->dq) : 0));
     for (int j = 0; j < 2; j++) {
         float **d = j ? &a->dv : &a->dk;
-        double old = a->add_kv && *d ? longest_head(a, a->kv_heads, a->keys, &a->kv_at, *d) : 0;
-        out_heads(o, j ? "dv" : "dk", d, a, a->kv_heads, a->keys, a->kv_at,
-                  terms * (j ? p * dy : ds * q) + old);
+        double old =
+            (j ? a->add_v : a->add_k) && *d ? longest_head(a, a->kv_heads, a->keys, &k_at, *d) : 0;
+        out_heads(o, j ? "dv" : "dk", d, a, a->kv_heads, a->keys, k_at,
+                  terms * (j ? p * dy : scale * ds * q) + old);
     }
+    size_t mask = (size_t)a->B * a->mask_at.gradient;
+    double shared =
+        (a->mask_at.head > 0 ? 1 : a->heads) * (a->mask_at.position > 0 ? 1.0 : a->queries);
+    OUT(o, dmask, mask, a->mask_at.gradient,
+        ds * shared + (a->dmask ? most_old(a->add_mask, mask, a->dmask) : 0));
     for (int i = 0; i < o->n; i++) /* parts of a difference, which rounded factors keep from 0 */
-        o->of[i].typical = dy * v * fmax(q, k) / pow((double)a->width, 1.5);
+        o->of[i].typical = dy * v / a->width * (i + 1 < o->n ? fmax(q, k) * scale : 1);
 }
 
 void bound_row_norm_forward(struct pp_row_norm_forward *a, struct outputs *o)

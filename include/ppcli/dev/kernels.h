@@ -262,17 +262,19 @@ struct pp_group_norm_backward_weight { /* column sums in row order; of one part 
     float *dgamma, *dbeta;
 };
 
-/* ---- attention. Each query sees keys of its own sequence: s = q . k / sqrt(width), p = softmax(s)
+/* ---- attention. Each query sees keys of its own sequence: s = scale * q . k + mask, p = softmax(s)
  * over these keys, y = sum of p * v. Query head h reads key and value head h / (heads / kv_heads).
- * The heads of a position are contiguous; other distances are strides, in floats. */
+ * The floats of a head at a position are contiguous; other distances are strides, in floats. */
 struct pp_strides {
-    size_t sequence, position; /* from one to the next */
+    size_t sequence, position, head; /* from one to the next */
+    size_t gradient; /* from one sequence of the gradient to the next; 0: as `sequence` */
 };
 
 struct pp_attention {
     int B;             /* sequences */
     int queries, keys; /* positions of each */
     int heads, kv_heads, width;
+    float scale; /* above 0; 0: 1 / sqrt(width) */
     /* query i sees the first keys - queries + i + 1 keys, at least one; false: it sees all. At most
      * 63 values after them may be multiplied by 0, so a NaN there gives NaN. */
     bool causal;
@@ -280,7 +282,13 @@ struct pp_attention {
      * 1; the others are padding. NULL: all keys. */
     const uint32_t *lengths, *index;
     const pp_value *q, *k, *v;
-    struct pp_strides q_at, kv_at, y_at;
+    struct pp_strides q_at, k_at, v_at, y_at;
+    /* Numbers that are added to the scores; NULL: none. Its positions are those of queries, and
+     * mask_key is from one key to the next; stride 0: all share a number. -infinity hides the key
+     * from the query, with a p of exactly 0; a query that sees no key has y = 0. */
+    const pp_value *mask;
+    struct pp_strides mask_at;
+    size_t mask_key;
     /* Dropout of p: uses element (h * queries + i) * keys + j, modulo 2^32, of row first_row +
      * sequence, as struct pp_dropout. of_queries: element (h * B + sequence) * keys + j of row
      * first_row + i. step NULL or p 0: no dropout. */
@@ -290,14 +298,24 @@ struct pp_attention {
     uint32_t first_row;
     bool of_queries;
     float *scratch; /* pp_attention_scratch_floats() */
-    float *lse;     /* [B][queries][heads] log of the sum of exp(s); written by forward unless NULL,
-                       read by backward */
+    float *lse;     /* [B][queries][heads] log of the sum of exp(s), infinity if the query sees no
+                       key; written by forward unless NULL, read by backward */
     pp_value *y;    /* read by backward */
     /* for backward */
     const pp_value *dy; /* as y */
-    bool add, add_kv;
-    pp_value *dq, *dk, *dv; /* as q, k, v; NULL: not needed, dk and dv only together */
+    bool add, add_k, add_v, add_mask;
+    pp_value *dq, *dk, *dv; /* as q, k, v, but no two positions share memory; NULL: not needed */
+    /* As mask, but each sequence has its own: the sum over the heads, queries or keys that share a
+     * number of the mask. NULL: not needed. */
+    pp_value *dmask;
 };
+
+/* Returns the strides of the gradient of an array. */
+static inline struct pp_strides pp_gradient_strides(struct pp_strides s)
+{
+    s.sequence = s.gradient > 0 ? s.gradient : s.sequence;
+    return s;
+}
 
 /* Returns the floats of scratch of each thread of a rank, for any call with these or fewer keys;
  * group: heads / kv_heads. */

@@ -70,10 +70,21 @@ static int count_seen(const struct pp_attention *a, int i, int from, int n)
     return all < 0 ? 0 : all < n ? all : n;
 }
 
-static size_t offset_of_head(const struct pp_attention *a, const struct pp_strides *s, int b, int i,
-                             int h)
+static size_t offset_of_head(const struct pp_strides *s, int b, int i, int h)
 {
-    return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * (size_t)a->width;
+    return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * s->head;
+}
+
+/* Returns the same for the gradient of the array. */
+static size_t gradient_of_head(const struct pp_strides *s, int b, int i, int h)
+{
+    struct pp_strides gradient = pp_gradient_strides(*s);
+    return offset_of_head(&gradient, b, i, h);
+}
+
+static float find_scale(const struct pp_attention *a)
+{
+    return a->scale > 0 ? a->scale : (float)(1 / sqrt((double)a->width));
 }
 
 /* Copies rows that are `step` apart, multiplied by `by`, to contiguous to[rows][width]. Uses no
@@ -90,7 +101,7 @@ static void copy_rows(int rows, int width, const float *from, size_t step, float
 static inline void prefetch_head(const struct pp_attention *a, const float *x,
                                  const struct pp_strides *s, int b, int i, int h)
 {
-    const float *row = x + offset_of_head(a, s, b, i, h);
+    const float *row = x + offset_of_head(s, b, i, h);
     for (int d = 0; d < a->width; d += 16)
         __builtin_prefetch(row + d, 0, 2);
 }
@@ -112,7 +123,7 @@ struct forward {
 
 static void normalize_query(const struct pp_attention *a, int b, int h, int i, float sum)
 {
-    float *y = a->y + offset_of_head(a, &a->y_at, b, i, h), by = 1 / sum;
+    float *y = a->y + offset_of_head(&a->y_at, b, i, h), by = 1 / sum;
     for (int d = 0; d < a->width; d++)
         y[d] *= by;
 }
@@ -135,7 +146,7 @@ static double large_row(const struct pp_attention *a, int b, int h, int i, int k
 static void query_block(const struct pp_attention *a, const struct forward *f,
                         const struct attention_drop *drop, int b, int h, int from, int n)
 {
-    float scale = (float)(1 / sqrt((double)a->width)), most[QUERIES], sum[QUERIES], lse[QUERIES];
+    float scale = find_scale(a), most[QUERIES], sum[QUERIES], lse[QUERIES];
     size_t D = (size_t)a->width;
     int g = h / (a->heads / a->kv_heads);
     for (int k = 0; k < a->keys; k += KEYS) {
@@ -143,25 +154,33 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
             int rows = least(ROWS, n - r), columns = count_seen(a, from + r + rows - 1, k, KEYS);
             if (columns > 0) {
                 multiply_few_rows(rows, columns, a->width,
-                                  a->q + offset_of_head(a, &a->q_at, b, from + r, h),
-                                  a->q_at.position, 1, f->k + (size_t)k * D, KEYS, false,
+                                  a->q + offset_of_head(&a->q_at, b, from + r, h), a->q_at.position,
+                                  1, f->k + (size_t)k * D, KEYS, false,
                                   f->s + (size_t)r * f->row + k, f->row);
             }
         }
     }
-    for (int r = 0; r < n; r++)
+    for (int r = 0; r < n && !a->mask; r++)
         most[r] = find_greatest(count_seen(a, from + r, 0, a->keys), f->s + (size_t)r * f->row);
+    for (int r = 0; r < n && a->mask; r++)
+        most[r] = add_mask(count_seen(a, from + r, 0, a->keys), scale,
+                           a->mask + offset_of_head(&a->mask_at, b, from + r, h), a->mask_key,
+                           f->s + (size_t)r * f->row);
     for (int r = 0; r < n; r++) {
         float *s = f->s + (size_t)r * f->row;
         int i = from + r, keys = count_seen(a, i, 0, a->keys);
         if (i + QUERIES < a->queries)
             prefetch_head(a, a->q, &a->q_at, b, i + QUERIES, h);
         if (i < a->keys && (h + 1) % (a->heads / a->kv_heads) == 0 && h + 1 < a->heads) {
-            prefetch_head(a, a->k, &a->kv_at, b, i, g + 1);
-            prefetch_head(a, a->v, &a->kv_at, b, i, g + 1);
+            prefetch_head(a, a->k, &a->k_at, b, i, g + 1);
+            prefetch_head(a, a->v, &a->v_at, b, i, g + 1);
         }
         prefetch_head(a, a->y, &a->y_at, b, i, h);
-        if (fabsf(most[r] * scale) < ATTENTION_LARGE) {
+        if (a->mask && (most[r] == -INFINITY || fabsf(most[r]) < ATTENTION_LARGE)) {
+            sum[r] = make_masked_exponentials(keys, &most[r], s);
+            lse[r] = sum[r] == 0 ? INFINITY : most[r] + logf(sum[r]);
+            sum[r] = sum[r] == 0 ? 1 : sum[r]; /* y is 0 */
+        } else if (!a->mask && fabsf(most[r] * scale) < ATTENTION_LARGE) {
             sum[r] = make_exponentials(keys, scale, most[r], s);
             lse[r] = most[r] * scale + logf(sum[r]);
         } else {
@@ -185,7 +204,7 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
             if (depth > 0) {
                 multiply_few_rows(rows, a->width, depth, f->s + (size_t)r * f->row + k, f->row, 1,
                                   f->v + (size_t)k * D, D, k > 0,
-                                  a->y + offset_of_head(a, &a->y_at, b, from + r, h),
+                                  a->y + offset_of_head(&a->y_at, b, from + r, h),
                                   a->y_at.position);
             }
         }
@@ -205,14 +224,14 @@ void CPU_LOOP(attention_forward)(const void *args, const struct pp_piece *w)
     struct pp_attention one = *a;
     for (int i = (int)w->from; i < (int)w->to; i++) {
         int b = i / a->kv_heads, g = i % a->kv_heads;
-        size_t at = offset_of_head(a, &a->kv_at, b, 0, g);
+        const float *of_k = a->k + offset_of_head(&a->k_at, b, 0, g);
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int k = 0; k < one.keys; k += KEYS) {
-            transpose_rows(least(KEYS, one.keys - k), a->width,
-                           a->k + at + (size_t)k * a->kv_at.position, a->kv_at.position,
-                           f.k + (size_t)k * D);
+            transpose_rows(least(KEYS, one.keys - k), a->width, of_k + (size_t)k * a->k_at.position,
+                           a->k_at.position, f.k + (size_t)k * D);
         }
-        copy_rows(one.keys, a->width, a->v + at, a->kv_at.position, 1, f.v);
+        copy_rows(one.keys, a->width, a->v + offset_of_head(&a->v_at, b, 0, g), a->v_at.position, 1,
+                  f.v);
         for (int h = g * group; h < (g + 1) * group; h++)
             for (int q = 0; q < a->queries; q += QUERIES)
                 query_block(&one, &f, &drop, b, h, q, least(QUERIES, a->queries - q));
@@ -222,7 +241,7 @@ void CPU_LOOP(attention_forward)(const void *args, const struct pp_piece *w)
 /* ---- backward */
 
 /* The arrays in the scratch, of a block of keys and a block of queries. The copies of k and q are
- * scaled by 1 / sqrt(width), so that gradients of scores need no scale. */
+ * multiplied by the scale, so that gradients of scores need none. */
 struct backward {
     float *k_t, *v_t;   /* [width][KEYS] */
     float *k, *dk, *dv; /* [KEYS][width] */
@@ -255,6 +274,20 @@ static void large_gradients(const struct pp_attention *a, const struct backward 
     memset(dp + keys, 0, SUMS * sizeof(*dp));
 }
 
+/* Adds the gradients ds[keys] of the scores of query i of head h to those of the mask. */
+static void add_mask_gradient(const struct pp_attention *a, int b, int h, int i, int from, int keys,
+                              const float *ds)
+{
+    float *to = a->dmask + gradient_of_head(&a->mask_at, b, i, h) + (size_t)from * a->mask_key;
+    if (a->mask_key == 1) {
+        for (int j = 0; j < keys; j++)
+            to[j] += ds[j];
+        return;
+    }
+    for (int j = 0; j < keys; j++)
+        to[(size_t)j * a->mask_key] += ds[j];
+}
+
 /* Replaces the scores of all queries of the block by probabilities, and dp by the gradients of the
  * scores. */
 static void score_gradients(const struct pp_attention *a, const struct backward *w,
@@ -273,8 +306,8 @@ static void score_gradients(const struct pp_attention *a, const struct backward 
             prefetch_head(a, a->dy, &a->y_at, b, i + QUERIES, h);
         }
         if (k >= w->from + KEYS && k < least(w->from + 2 * KEYS, a->keys)) {
-            prefetch_head(a, a->k, &a->kv_at, b, k, g);
-            prefetch_head(a, a->v, &a->kv_at, b, k, g);
+            prefetch_head(a, a->k, &a->k_at, b, k, g);
+            prefetch_head(a, a->v, &a->v_at, b, k, g);
         }
         if (a->dq)
             prefetch_head(a, a->dq, &a->q_at, b, i, h);
@@ -286,10 +319,17 @@ static void score_gradients(const struct pp_attention *a, const struct backward 
         }
         if (!isnan(w->key[at + (size_t)r]))
             large_gradients(a, w, b, h, i, keys, at + (size_t)r, drop->on ? keep : NULL, p, ds);
+        else if (a->mask)
+            masked_gradients(keys, from, delta, drop->on ? keep : NULL,
+                             a->mask + offset_of_head(&a->mask_at, b, i, h) +
+                                 (size_t)w->from * a->mask_key,
+                             a->mask_key, p, ds);
         else if (drop->on)
             gradients(keys, from, delta, keep, p, ds);
         else
             gradients(keys, from, delta, NULL, p, ds);
+        if (a->dmask)
+            add_mask_gradient(a, b, h, i, w->from, keys, ds);
     }
 }
 
@@ -300,9 +340,9 @@ static void combine_blocks(const struct pp_attention *a, struct backward *w,
 {
     int D = a->width;
     size_t width = (size_t)D;
-    copy_rows(w->queries, D, a->q + offset_of_head(a, &a->q_at, b, first, h), a->q_at.position,
+    copy_rows(w->queries, D, a->q + offset_of_head(&a->q_at, b, first, h), a->q_at.position,
               w->scale, w->q);
-    copy_rows(w->queries, D, a->dy + offset_of_head(a, &a->y_at, b, first, h), a->y_at.position, 1,
+    copy_rows(w->queries, D, a->dy + offset_of_head(&a->y_at, b, first, h), a->y_at.position, 1,
               w->dy);
     for (int r = 0; r < w->queries; r += ROWS) {
         int rows = least(ROWS, w->queries - r);
@@ -315,7 +355,7 @@ static void combine_blocks(const struct pp_attention *a, struct backward *w,
         }
     }
     score_gradients(a, w, drop, b, h, first);
-    for (int k = 0, skip = 0; a->dk && k < w->keys; k += ROWS) {
+    for (int k = 0, skip = 0; (a->dk || a->dv) && k < w->keys; k += ROWS) {
         int rows = least(ROWS, w->keys - k);
         while (skip < w->queries && count_seen(a, first + skip, w->from, w->keys) <= k)
             skip++;
@@ -332,7 +372,7 @@ static void combine_blocks(const struct pp_attention *a, struct backward *w,
         int depth = count_seen(a, first + r + rows - 1, w->from, w->keys);
         if (depth > 0) {
             multiply_few_rows(rows, D, depth, w->ds + (size_t)r * ROW, ROW, 1, w->k, width, add,
-                              a->dq + offset_of_head(a, &a->q_at, b, first + r, h),
+                              a->dq + gradient_of_head(&a->q_at, b, first + r, h),
                               a->q_at.position);
         }
     }
@@ -351,11 +391,12 @@ static void key_block(const struct pp_attention *a, struct backward *w,
                       const struct attention_drop *drop, int b, int g)
 {
     int group = a->heads / a->kv_heads;
-    size_t at = offset_of_head(a, &a->kv_at, b, w->from, g), step = a->kv_at.position;
+    const float *k = a->k + offset_of_head(&a->k_at, b, w->from, g);
+    const float *v = a->v + offset_of_head(&a->v_at, b, w->from, g);
     size_t bytes = (size_t)w->keys * (size_t)a->width * sizeof(float);
-    transpose_rows(w->keys, a->width, a->k + at, step, w->k_t);
-    transpose_rows(w->keys, a->width, a->v + at, step, w->v_t);
-    copy_rows(w->keys, a->width, a->k + at, step, w->scale, w->k);
+    transpose_rows(w->keys, a->width, k, a->k_at.position, w->k_t);
+    transpose_rows(w->keys, a->width, v, a->v_at.position, w->v_t);
+    copy_rows(w->keys, a->width, k, a->k_at.position, w->scale, w->k);
     memset(w->dk, 0, bytes);
     memset(w->dv, 0, bytes);
     for (int h = g * group; h < (g + 1) * group; h++) {
@@ -365,10 +406,12 @@ static void key_block(const struct pp_attention *a, struct backward *w,
                 combine_blocks(a, w, drop, b, h, i, a->add || w->from > 0);
         }
     }
-    if (a->dk) {
-        store_rows(w->keys, a->width, w->dk, a->add_kv, a->dk + at, step);
-        store_rows(w->keys, a->width, w->dv, a->add_kv, a->dv + at, step);
-    }
+    if (a->dk)
+        store_rows(w->keys, a->width, w->dk, a->add_k,
+                   a->dk + gradient_of_head(&a->k_at, b, w->from, g), a->k_at.position);
+    if (a->dv)
+        store_rows(w->keys, a->width, w->dv, a->add_v,
+                   a->dv + gradient_of_head(&a->v_at, b, w->from, g), a->v_at.position);
 }
 
 /* Computes lse, key and delta of `w` for all queries of the heads that share the keys of head g. */
@@ -379,7 +422,7 @@ static void row_sums(const struct pp_attention *a, const struct backward *w, int
         for (int i = 0; i < a->queries; i++) {
             size_t at = (size_t)h * (size_t)a->queries + (size_t)i,
                    line = (size_t)b * (size_t)a->queries + (size_t)i;
-            size_t y = offset_of_head(a, &a->y_at, b, i, g * group + h);
+            size_t y = offset_of_head(&a->y_at, b, i, g * group + h);
             float lse = a->lse[line * (size_t)a->heads + (size_t)(g * group + h)];
             w->lse[at] = -LOG2_E * lse;
             w->key[at] = NAN;
@@ -393,13 +436,27 @@ static void row_sums(const struct pp_attention *a, const struct backward *w, int
     }
 }
 
+/* Sets the gradients of the mask of the heads that share the keys of head g to 0. */
+static void clear_mask_gradient(const struct pp_attention *a, int b, int g)
+{
+    int group = a->heads / a->kv_heads, from = g * group, to = from + group;
+    int queries = a->mask_at.position > 0 ? a->queries : 1, keys = a->mask_key > 0 ? a->keys : 1;
+    if (a->mask_at.head == 0)
+        to = g == 0 ? 1 : 0; /* one for all heads, whose first comes first */
+    for (int h = from; h < to; h++)
+        for (int i = 0; i < queries; i++) {
+            float *row = a->dmask + gradient_of_head(&a->mask_at, b, i, h);
+            for (int j = 0; j < keys; j++)
+                row[(size_t)j * a->mask_key] = 0;
+        }
+}
+
 void CPU_LOOP(attention_backward)(const void *args, const struct pp_piece *piece)
 {
     const struct pp_attention *a = args;
     size_t keys = (size_t)KEYS * (size_t)a->width, queries = (size_t)QUERIES * (size_t)a->width;
     struct attention_drop drop = find_drop(a);
-    struct backward w = {.k_t = scratch_of(a, piece->member),
-                         .scale = (float)(1 / sqrt((double)a->width))};
+    struct backward w = {.k_t = scratch_of(a, piece->member), .scale = find_scale(a)};
     w.v_t = w.k_t + keys;
     w.k = w.v_t + keys;
     w.dk = w.k + keys;
@@ -414,17 +471,20 @@ void CPU_LOOP(attention_backward)(const void *args, const struct pp_piece *piece
     struct pp_attention one = *a;
     for (int i = (int)piece->from; i < (int)piece->to; i++) {
         int b = i / a->kv_heads, g = i % a->kv_heads;
+        if (a->dmask && !a->add_mask)
+            clear_mask_gradient(a, b, g);
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
         row_sums(&one, &w, b, g);
         for (w.from = 0; w.from < one.keys; w.from += KEYS) {
             w.keys = least(KEYS, one.keys - w.from);
             key_block(&one, &w, &drop, b, g);
         }
-        for (int j = one.keys; a->dk && !a->add_kv && j < a->keys; j++) {
-            size_t at = offset_of_head(a, &a->kv_at, b, j, g),
-                   bytes = (size_t)a->width * sizeof(float);
-            memset(a->dk + at, 0, bytes);
-            memset(a->dv + at, 0, bytes);
+        for (int j = one.keys; j < a->keys; j++) {
+            size_t bytes = (size_t)a->width * sizeof(float);
+            if (a->dk && !a->add_k)
+                memset(a->dk + gradient_of_head(&a->k_at, b, j, g), 0, bytes);
+            if (a->dv && !a->add_v)
+                memset(a->dv + gradient_of_head(&a->v_at, b, j, g), 0, bytes);
         }
     }
 }

@@ -141,6 +141,44 @@ static float find_greatest(int n, const float *x)
     return greatest_of(most);
 }
 
+/* Returns `n` numbers of a mask that are `step` apart as contiguous ones: SUMS of them from the mask
+ * itself or, if that is not possible, from a copy in part[SUMS]. */
+INLINE const float *mask_group(int n, const float *mask, size_t step, float *part)
+{
+    if (step == 1 && n >= SUMS)
+        return mask;
+    for (int l = 0; l < SUMS; l++)
+        part[l] = l < n ? mask[(size_t)l * step] : 0;
+    return part;
+}
+
+/* Replaces s[n] by scale * s + mask, and returns the largest; ignores a NaN. */
+static float add_mask(int n, float scale, const float *mask, size_t step, float *s)
+{
+    vec most[PARTS], none = SET1(-INFINITY), c = SET1(scale);
+    UNROLL for (int v = 0; v < PARTS; v++) most[v] = none;
+    for (int j = 0; j < n; j += SUMS) {
+        float part[SUMS];
+        const float *m = mask_group(n - j, mask + (size_t)j * step, step, part);
+        bool last = j + SUMS > n;
+        UNROLL for (int v = 0; v < PARTS; v++)
+        {
+            float *at = s + j + LANE(v);
+            vec x = FMA(LOAD(at), c, LOAD(m + LANE(v)));
+            STORE(at, x);
+            most[v] = MAX(last ? within(n - j, v, x, none) : x, most[v]);
+        }
+    }
+    return greatest_of(most);
+}
+
+/* Returns power_of_2(t), but 0 instead of a number below 2^-126. */
+INLINE vec power_or_0(vec t)
+{
+    ivec small = (ivec)(t <= SET1(-126.0f));
+    return (vec)(~small & (ivec)power_of_2(t));
+}
+
 /* Replaces s[n] by exp(scale * (s - most)), sets at least SUMS elements after it to 0, and returns
  * the sum. */
 static float make_exponentials(int n, float scale, float most, float *s)
@@ -161,6 +199,30 @@ static float make_exponentials(int n, float scale, float most, float *s)
         }
     }
     UNROLL for (int v = 0; v < PARTS; v++) STORE(s + j + (size_t)v * LANES, zero);
+    return sum_of(sum);
+}
+
+/* As make_exponentials() for masked scores, whose scale is 1: hidden keys get 0. *most may be
+ * -infinity, and is then set to 0. */
+static float make_masked_exponentials(int n, float *most, float *s)
+{
+    *most = *most == -INFINITY ? 0 : *most;
+    vec sum[PARTS], zero = SET1(0.0f), e = SET1(LOG2_E), from = SET1(*most);
+    UNROLL for (int v = 0; v < PARTS; v++) sum[v] = zero;
+    int j = 0;
+    for (; j < n; j += SUMS) {
+        bool last = j + SUMS > n;
+        UNROLL for (int v = 0; v < PARTS; v++)
+        {
+            float *at = s + j + LANE(v);
+            vec p = power_or_0((LOAD(at) - from) * e);
+            if (last)
+                p = within(n - j, v, p, zero);
+            STORE(at, p);
+            sum[v] += p;
+        }
+    }
+    UNROLL for (int v = 0; v < PARTS; v++) STORE(s + j + LANE(v), zero);
     return sum_of(sum);
 }
 
@@ -189,6 +251,34 @@ INLINE void gradients(int n, float from, float delta, const float *keep, float *
     {
         STORE(s + j + (size_t)v * LANES, zero);
         STORE(dp + j + (size_t)v * LANES, zero);
+    }
+}
+
+/* As gradients(), for scores that the mask is still to be added to. */
+static void masked_gradients(int n, float from, float delta, const float *keep, const float *mask,
+                             size_t step, float *s, float *dp)
+{
+    vec zero = SET1(0.0f), e = SET1(LOG2_E), below = SET1(from), mean = SET1(delta);
+    int j = 0;
+    for (; j < n; j += SUMS) {
+        float part[SUMS];
+        const float *m = mask_group(n - j, mask + (size_t)j * step, step, part);
+        bool last = j + SUMS > n;
+        UNROLL for (int v = 0; v < PARTS; v++)
+        {
+            int at = j + v * LANES;
+            vec k = keep ? LOAD(keep + at) : SET1(1.0f);
+            vec p = power_or_0(FMA(LOAD(s + at) + LOAD(m + LANE(v)), e, below));
+            vec d = p * (LOAD(dp + at) * k - mean);
+            p *= k;
+            STORE(s + at, last ? within(n - j, v, p, zero) : p);
+            STORE(dp + at, last ? within(n - j, v, d, zero) : d);
+        }
+    }
+    UNROLL for (int v = 0; v < PARTS; v++)
+    {
+        STORE(s + j + LANE(v), zero);
+        STORE(dp + j + LANE(v), zero);
     }
 }
 

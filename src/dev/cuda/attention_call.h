@@ -19,7 +19,8 @@ struct call {
 
 static inline struct call call_of(const struct pp_attention *a)
 {
-    struct call q = {*a, (float)(1 / sqrt((double)a->width)), 0, 1.0f};
+    float scale = a->scale > 0 ? a->scale : (float)(1 / sqrt((double)a->width));
+    struct call q = {*a, scale, 0, 1.0f};
     if (a->step && a->p > 0) {
         q.limit = dropout_limit(a->p);
         q.grown = (float)(1 / (1 - (double)a->p));
@@ -27,10 +28,15 @@ static inline struct call call_of(const struct pp_attention *a)
     return q;
 }
 
-static __device__ inline size_t head_at(const struct pp_attention *a, const struct pp_strides *s,
-                                        int b, int h)
+static __device__ inline size_t head_at(const struct pp_strides *s, int b, int h)
 {
-    return (size_t)b * s->sequence + (size_t)h * (size_t)a->width;
+    return (size_t)b * s->sequence + (size_t)h * s->head;
+}
+
+/* Returns the same for the gradient of the array. */
+static __device__ inline size_t gradient_at(const struct pp_strides *s, int b, int h)
+{
+    return (size_t)b * (s->gradient > 0 ? s->gradient : s->sequence) + (size_t)h * s->head;
 }
 
 /* Limits the call to the keys of sequence b before its padding, if sequences have padding. */

@@ -7,9 +7,11 @@
  * every sum, in order, so no bit depends on when a block runs. The backward pass computes
  * probabilities from the forward pass's logarithms of sums: by blocks of queries for dq, and by
  * blocks of keys for dk and dv. Sums use fused multiply-add in float. For bf16 and tf32 these
- * kernels compute only what mma_attention_fits() refuses, such as heads of more than 128.
+ * kernels compute only what mma_attention_fits() refuses, such as a mask, or heads of more than 128.
  */
 #include "attention_call.h"
+
+#include "../attention.h"
 
 #define TILE 64
 #define SIDE 16            /* threads of a block: SIDE x SIDE */
@@ -132,9 +134,19 @@ static __device__ void store_lines(const tile sum, const float *by, bool add, in
     }
 }
 
+/* Returns the score of query i and key j, of their product s; mask is that of the head. */
+template <typename V, bool MASKED>
+static __device__ inline float finish_score(const struct call *q, const V *mask, int i, int j,
+                                            float s)
+{
+    float x = s * q->scale;
+    return MASKED ? x + (float)mask[(size_t)i * q->a.mask_at.position + (size_t)j * q->a.mask_key]
+                  : x;
+}
+
 /* ---- forward; block (tile of queries, head, sequence * pieces + piece of the width) */
 
-template <typename V>
+template <typename V, bool MASKED>
 __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
@@ -143,9 +155,10 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     int from = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
     int c = (int)blockIdx.z % pieces * COLUMNS, g = h / (a->heads / a->kv_heads);
-    const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
-    const V *k = (const V *)a->k + head_at(a, &a->kv_at, b, g);
-    const V *v = (const V *)a->v + head_at(a, &a->kv_at, b, g);
+    const V *of_q = (const V *)a->q + head_at(&a->q_at, b, h);
+    const V *k = (const V *)a->k + head_at(&a->k_at, b, g);
+    const V *v = (const V *)a->v + head_at(&a->v_at, b, g);
+    const V *mask = MASKED ? (const V *)a->mask + head_at(&a->mask_at, b, h) : NULL;
     drop_padding(&q.a, b);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
@@ -156,13 +169,15 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
         all[i] = 0.0f;
     }
     for (int at = 0; at < end; at += TILE) {
-        compute_scores(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position,
+        compute_scores(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->k_at.position,
                        at, a->keys, s);
         for (int i = 0; i < EACH; i++) {
             int r = from + ty + SIDE * i, keys = r < a->queries ? count_seen(a, r) : 0;
             float high = most[i], total = 0.0f;
             for (int j = 0; j < EACH; j++) {
-                s[i][j] = at + tx + SIDE * j < keys ? s[i][j] * q.scale : -INFINITY;
+                int key = at + tx + SIDE * j;
+                s[i][j] =
+                    key < keys ? finish_score<V, MASKED>(&q, mask, r, key, s[i][j]) : -INFINITY;
                 high = s[i][j] <= high ? high : s[i][j]; /* a NaN stays */
             }
             for (int half = SIDE / 2; half > 0; half /= 2) {
@@ -182,108 +197,153 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
             all[i] = all[i] * shrink + total;
             most[i] = high;
         }
-        add_products(&f, shared, s, a->width, c, v, a->kv_at.position, at, a->keys, sum);
+        add_products(&f, shared, s, a->width, c, v, a->v_at.position, at, a->keys, sum);
     }
     for (int i = 0; i < EACH; i++) {
         int r = from + ty + SIDE * i;
+        if (MASKED && all[i] == 0.0f) { /* the query sees no key */
+            most[i] = INFINITY;
+            all[i] = 1.0f;
+        }
         if (a->lse && c == 0 && tx == 0 && r < a->queries)
             a->lse[((size_t)b * (size_t)a->queries + (size_t)r) * (size_t)a->heads + (size_t)h] =
                 most[i] + logf(all[i]);
         all[i] = 1.0f / all[i];
     }
-    store_lines(sum, all, false, from, a->queries, c, a->width,
-                (V *)a->y + head_at(a, &a->y_at, b, h), a->y_at.position);
+    store_lines(sum, all, false, from, a->queries, c, a->width, (V *)a->y + head_at(&a->y_at, b, h),
+                a->y_at.position);
 }
 
 /* ---- backward */
 
-/* Computes to[TILE], the products dy . y of the queries of a head from `from` on. Four threads
- * share a query. */
+/* What the backward pass knows of a query: p = by * exp(score - base), and dy . y. */
+struct query {
+    float base, by, dot;
+};
+
+/* Replaces the logarithm of a query's sum, in which a float loses the sum if a mask made all scores
+ * large, by the largest score, and sets `by`. Four threads share a query. */
 template <typename V>
-static __device__ void row_dots(const struct pp_attention *a, int b, int h, int from, float *to)
+static __device__ void find_sum(const struct call *q, const V *mask, int b, int h, int i,
+                                struct query *to)
 {
+    const struct pp_attention *a = &q->a;
+    bool large = isfinite(to->base) && fabsf(to->base) >= ATTENTION_LARGE;
+    const V *x = (const V *)a->q + head_at(&a->q_at, b, h) + (size_t)i * a->q_at.position;
+    const V *k = (const V *)a->k + head_at(&a->k_at, b, h / (a->heads / a->kv_heads));
+    float most = -INFINITY, sum = 0.0f;
+    for (int j = (int)threadIdx.x % 4; large && j < count_seen(a, i); j += 4) {
+        float s = 0.0f;
+        for (int d = 0; d < a->width; d++)
+            s = fmaf((float)x[d], (float)k[(size_t)j * a->k_at.position + (size_t)d], s);
+        s = finish_score<V, true>(q, mask, i, j, s);
+        sum = s > most ? sum * expf(most - s) + 1.0f : s > -INFINITY ? sum + expf(s - most) : sum;
+        most = s > most ? s : most;
+    }
+    for (int half = 1; half < 4; half *= 2) {
+        float other = __shfl_xor_sync(ALL, most, half), more = __shfl_xor_sync(ALL, sum, half);
+        float high = other > most ? other : most;
+        sum = (most < high ? sum * expf(most - high) : sum) +
+              (other < high ? more * expf(other - high) : more);
+        most = high;
+    }
+    if (large)
+        *to = {most, 1.0f / sum, to->dot};
+}
+
+/* Fills to[TILE] with the queries of a head from `from` on. Four threads share a query. */
+template <typename V, bool MASKED>
+static __device__ void find_queries(const struct call *q, const V *mask, int b, int h, int from,
+                                    struct query *to)
+{
+    const struct pp_attention *a = &q->a;
     const V *dy = (const V *)a->dy, *y = (const V *)a->y;
-    int r = (int)threadIdx.x / 4;
-    size_t at = head_at(a, &a->y_at, b, h) + (size_t)(from + r) * a->y_at.position;
-    float sum = 0.0f;
-    for (int d = (int)threadIdx.x % 4; d < a->width && from + r < a->queries; d += 4)
-        sum = fmaf((float)dy[at + (size_t)d], (float)y[at + (size_t)d], sum);
-    sum += __shfl_xor_sync(ALL, sum, 1);
-    sum += __shfl_xor_sync(ALL, sum, 2);
+    int r = (int)threadIdx.x / 4, i = from + r;
+    size_t at = head_at(&a->y_at, b, h) + (size_t)i * a->y_at.position;
+    struct query now = {0.0f, 1.0f, 0.0f};
+    for (int d = (int)threadIdx.x % 4; d < a->width && i < a->queries; d += 4)
+        now.dot = fmaf((float)dy[at + (size_t)d], (float)y[at + (size_t)d], now.dot);
+    now.dot += __shfl_xor_sync(ALL, now.dot, 1);
+    now.dot += __shfl_xor_sync(ALL, now.dot, 2);
+    if (i < a->queries)
+        now.base =
+            a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h];
+    if (MASKED)
+        find_sum<V>(q, mask, b, h, i, &now);
     if (threadIdx.x % 4 == 0)
-        to[r] = sum;
+        to[r] = now;
 }
 
-static __device__ float lse_of(const struct pp_attention *a, int b, int h, int i)
-{
-    return a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h];
-}
-
-/* Replaces the score *s by its probability after dropout, and *dp, the gradient of that
- * probability, by the gradient of q . k. */
-static __device__ void finish_gradient(const struct call *q, int64_t step, int b, int h, int i,
-                                       int j, float lse, float dot, float *s, float *dp)
+/* Replaces the product *s by its probability after dropout, and *dp, the gradient of that
+ * probability, by the gradient of the score times `scale`. */
+template <typename V, bool MASKED>
+static __device__ void finish_gradient(const struct call *q, const V *mask, int64_t step, int b,
+                                       int h, int i, int j, const struct query *of, float scale,
+                                       float *s, float *dp)
 {
     bool sees = i < q->a.queries && j < count_seen(&q->a, i);
-    float far = *s * q->scale - lse; /* above 0 only by rounding */
+    /* above 0 only by rounding */
+    float far = sees ? finish_score<V, MASKED>(q, mask, i, j, *s) - of->base : 0.0f;
     float p = sees ? expf(far > 0.0f ? 0.0f : far) : 0.0f,
           keep = dropout_factor(q, step, b, h, i, j);
-    *dp = sees ? p * (*dp * keep - dot) * q->scale : 0.0f;
+    if (MASKED)
+        p *= of->by;
+    *dp = sees ? p * (*dp * keep - of->dot) * scale : 0.0f;
     *s = p * keep;
 }
 
 /* Computes dq. Blocks are as in the forward pass: (tile of queries, head, sequence * pieces +
  * piece). */
-template <typename V>
+template <typename V, bool MASKED>
 __global__ void TWO_BLOCKS attend_back_queries(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
     __shared__ struct float4_ shared[TILE][WIDE / 4];
-    __shared__ float dots[TILE];
+    __shared__ struct query rows[TILE];
     const struct pp_attention *a = &q.a;
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     int from = (int)blockIdx.x * TILE, h = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
     int c = (int)blockIdx.z % pieces * COLUMNS, g = h / (a->heads / a->kv_heads);
-    const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
-    const V *dy = (const V *)a->dy + head_at(a, &a->y_at, b, h);
-    const V *k = (const V *)a->k + head_at(a, &a->kv_at, b, g);
-    const V *v = (const V *)a->v + head_at(a, &a->kv_at, b, g);
+    const V *of_q = (const V *)a->q + head_at(&a->q_at, b, h);
+    const V *dy = (const V *)a->dy + head_at(&a->y_at, b, h);
+    const V *k = (const V *)a->k + head_at(&a->k_at, b, g);
+    const V *v = (const V *)a->v + head_at(&a->v_at, b, g);
+    const V *mask = MASKED ? (const V *)a->mask + head_at(&a->mask_at, b, h) : NULL;
     drop_padding(&q.a, b);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
     tile s, dp, dq = {};
-    row_dots<V>(a, b, h, from, dots);
+    find_queries<V, MASKED>(&q, mask, b, h, from, rows);
     for (int at = 0; at < end; at += TILE) {
-        compute_scores(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position,
+        compute_scores(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->k_at.position,
                        at, a->keys, s);
-        compute_scores(&f, a->width, dy, a->y_at.position, from, a->queries, v, a->kv_at.position,
+        compute_scores(&f, a->width, dy, a->y_at.position, from, a->queries, v, a->v_at.position,
                        at, a->keys, dp);
         for (int i = 0; i < EACH; i++) {
             int r = from + ty + SIDE * i;
-            float lse = r < a->queries ? lse_of(a, b, h, r) : 0.0f;
             for (int j = 0; j < EACH; j++)
-                finish_gradient(&q, now, b, h, r, at + tx + SIDE * j, lse, dots[ty + SIDE * i],
-                                &s[i][j], &dp[i][j]);
+                finish_gradient<V, MASKED>(&q, mask, now, b, h, r, at + tx + SIDE * j,
+                                           &rows[ty + SIDE * i], q.scale, &s[i][j], &dp[i][j]);
         }
-        add_products(&f, shared, dp, a->width, c, k, a->kv_at.position, at, a->keys, dq);
+        add_products(&f, shared, dp, a->width, c, k, a->k_at.position, at, a->keys, dq);
     }
     store_lines(dq, NULL, a->add, from, a->queries, c, a->width,
-                (V *)a->dq + head_at(a, &a->q_at, b, h), a->q_at.position);
+                (V *)a->dq + gradient_at(&a->q_at, b, h), a->q_at.position);
 }
 
 /* Computes dk and dv. A block is (tile of keys, head of keys, sequence * pieces + piece). */
-template <typename V>
+template <typename V, bool MASKED>
 __global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, int pieces)
 {
     __shared__ union factors f;
     __shared__ struct float4_ shared[TILE][WIDE / 4];
-    __shared__ float dots[TILE];
+    __shared__ struct query rows[TILE];
     const struct pp_attention *a = &q.a;
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE, group = a->heads / a->kv_heads;
     int from = (int)blockIdx.x * TILE, g = (int)blockIdx.y, b = (int)blockIdx.z / pieces;
     int c = (int)blockIdx.z % pieces * COLUMNS;
-    size_t at_kv = head_at(a, &a->kv_at, b, g), kv_step = a->kv_at.position;
-    const V *k = (const V *)a->k + at_kv, *v = (const V *)a->v + at_kv;
+    const V *k = (const V *)a->k + head_at(&a->k_at, b, g);
+    const V *v = (const V *)a->v + head_at(&a->v_at, b, g);
     int64_t now = q.limit > 0 ? *step : 0;
     int all = a->keys;
     drop_padding(&q.a, b);
@@ -291,28 +351,92 @@ __global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, 
     int first = a->causal ? from - (a->keys - a->queries) : 0;
     tile s, dp, dk = {}, dv = {};
     for (int h = g * group; h < (g + 1) * group; h++) {
-        const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
-        const V *dy = (const V *)a->dy + head_at(a, &a->y_at, b, h);
+        const V *of_q = (const V *)a->q + head_at(&a->q_at, b, h);
+        const V *dy = (const V *)a->dy + head_at(&a->y_at, b, h);
+        const V *mask = MASKED ? (const V *)a->mask + head_at(&a->mask_at, b, h) : NULL;
         for (int at = first < 0 ? 0 : first / TILE * TILE; at < a->queries; at += TILE) {
-            compute_scores(&f, a->width, k, kv_step, from, a->keys, of_q, a->q_at.position, at,
-                           a->queries, s);
-            row_dots<V>(a, b, h, at, dots); /* the others read them after the barriers of the next
-                                               product */
-            compute_scores(&f, a->width, v, kv_step, from, a->keys, dy, a->y_at.position, at,
-                           a->queries, dp);
+            compute_scores(&f, a->width, k, a->k_at.position, from, a->keys, of_q, a->q_at.position,
+                           at, a->queries, s);
+            /* the others read them after the barriers of the next product */
+            find_queries<V, MASKED>(&q, mask, b, h, at, rows);
+            compute_scores(&f, a->width, v, a->v_at.position, from, a->keys, dy, a->y_at.position,
+                           at, a->queries, dp);
             for (int j = 0; j < EACH; j++) {
                 int i = at + tx + SIDE * j;
-                float lse = i < a->queries ? lse_of(a, b, h, i) : 0.0f;
                 for (int r = 0; r < EACH; r++)
-                    finish_gradient(&q, now, b, h, i, from + ty + SIDE * r, lse,
-                                    dots[tx + SIDE * j], &s[r][j], &dp[r][j]);
+                    finish_gradient<V, MASKED>(&q, mask, now, b, h, i, from + ty + SIDE * r,
+                                               &rows[tx + SIDE * j], q.scale, &s[r][j], &dp[r][j]);
             }
             add_products(&f, shared, s, a->width, c, dy, a->y_at.position, at, a->queries, dv);
             add_products(&f, shared, dp, a->width, c, of_q, a->q_at.position, at, a->queries, dk);
         }
     }
-    store_lines(dk, NULL, a->add_kv, from, all, c, a->width, (V *)a->dk + at_kv, kv_step);
-    store_lines(dv, NULL, a->add_kv, from, all, c, a->width, (V *)a->dv + at_kv, kv_step);
+    if (a->dk)
+        store_lines(dk, NULL, a->add_k, from, all, c, a->width,
+                    (V *)a->dk + gradient_at(&a->k_at, b, g), a->k_at.position);
+    if (a->dv)
+        store_lines(dv, NULL, a->add_v, from, all, c, a->width,
+                    (V *)a->dv + gradient_at(&a->v_at, b, g), a->v_at.position);
+}
+
+/* Computes dmask. A block is (tile of keys and queries, head, sequence), or all of those that share
+ * a number of the mask. */
+template <typename V>
+__global__ void TWO_BLOCKS attend_back_mask(struct call q, const int64_t *step, int key_tiles)
+{
+    __shared__ union factors f;
+    __shared__ struct query rows[TILE];
+    __shared__ float ds[TILE][WIDE];
+    const struct pp_attention *a = &q.a;
+    int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE, group = a->heads / a->kv_heads;
+    int i = (int)blockIdx.x / key_tiles * TILE, j = (int)blockIdx.x % key_tiles * TILE;
+    int h = (int)blockIdx.y, b = (int)blockIdx.z, keys = a->keys;
+    bool each_i = a->mask_at.position > 0, each_j = a->mask_key > 0;
+    int end_i = each_i ? i + 1 : a->queries, end_j = each_j ? j + 1 : keys;
+    int end_h = a->mask_at.head > 0 ? h + 1 : a->heads;
+    int64_t now = q.limit > 0 ? *step : 0;
+    drop_padding(&q.a, b);
+    tile s, dp, sum = {};
+    for (int of_h = h; of_h < end_h; of_h++) {
+        const V *of_q = (const V *)a->q + head_at(&a->q_at, b, of_h);
+        const V *dy = (const V *)a->dy + head_at(&a->y_at, b, of_h);
+        const V *k = (const V *)a->k + head_at(&a->k_at, b, of_h / group);
+        const V *v = (const V *)a->v + head_at(&a->v_at, b, of_h / group);
+        const V *mask = (const V *)a->mask + head_at(&a->mask_at, b, of_h);
+        for (int at = i; at < end_i; at += TILE) {
+            for (int to = j; to < end_j; to += TILE) {
+                compute_scores(&f, a->width, of_q, a->q_at.position, at, a->queries, k,
+                               a->k_at.position, to, a->keys, s);
+                find_queries<V, true>(&q, mask, b, of_h, at, rows);
+                compute_scores(&f, a->width, dy, a->y_at.position, at, a->queries, v,
+                               a->v_at.position, to, a->keys, dp);
+                for (int r = 0; r < EACH; r++) {
+                    for (int c = 0; c < EACH; c++) {
+                        finish_gradient<V, true>(&q, mask, now, b, of_h, at + ty + SIDE * r,
+                                                 to + tx + SIDE * c, &rows[ty + SIDE * r], 1.0f,
+                                                 &s[r][c], &dp[r][c]);
+                        sum[r][c] += dp[r][c];
+                    }
+                }
+            }
+        }
+    }
+    for (int r = 0; r < EACH; r++)
+        for (int c = 0; c < EACH; c++)
+            ds[ty + SIDE * r][tx + SIDE * c] = sum[r][c];
+    __syncthreads();
+    V *to = (V *)a->dmask + gradient_at(&a->mask_at, b, h);
+    int lines = each_i ? TILE : 1, columns = each_j ? TILE : 1;
+    for (int e = (int)threadIdx.x; e < lines * columns; e += SIDE * SIDE) {
+        int r = e / columns, c = e % columns;
+        float all = 0.0f;
+        for (int of_r = r; of_r < (each_i ? r + 1 : TILE); of_r++)
+            for (int of_c = c; of_c < (each_j ? c + 1 : TILE); of_c++)
+                all += ds[of_r][of_c];
+        if (i + r < a->queries && j + c < keys)
+            put(to + (size_t)(i + r) * a->mask_at.position + (size_t)(j + c) * a->mask_key,
+                a->add_mask, all);
+    }
 }
 
 /* ---- launches */
@@ -328,7 +452,17 @@ template <typename V> static cudaError_t forward_of(cudaStream_t s, const struct
 {
     int pieces;
     dim3 blocks = blocks_of(&q->a, q->a.queries, q->a.heads, &pieces);
-    return PP_LAUNCHED(attend<V>, blocks, SIDE * SIDE, 0, s, *q, q->a.step, pieces);
+    auto kernel = q->a.mask ? attend<V, true> : attend<V, false>;
+    return PP_LAUNCHED(kernel, blocks, SIDE * SIDE, 0, s, *q, q->a.step, pieces);
+}
+
+template <typename V> static cudaError_t mask_gradient_of(cudaStream_t s, const struct call *q)
+{
+    const struct pp_attention *a = &q->a;
+    unsigned keys = a->mask_key > 0 ? ((unsigned)a->keys + TILE - 1) / TILE : 1;
+    unsigned queries = a->mask_at.position > 0 ? ((unsigned)a->queries + TILE - 1) / TILE : 1;
+    dim3 blocks(keys * queries, a->mask_at.head > 0 ? (unsigned)a->heads : 1, (unsigned)a->B);
+    return PP_LAUNCHED(attend_back_mask<V>, blocks, SIDE * SIDE, 0, s, *q, a->step, (int)keys);
 }
 
 template <typename V> static cudaError_t backward_of(cudaStream_t s, const struct call *q)
@@ -338,12 +472,16 @@ template <typename V> static cudaError_t backward_of(cudaStream_t s, const struc
     cudaError_t e = cudaSuccess;
     if (a->dq && a->queries > 0) {
         dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
-        e = PP_LAUNCHED(attend_back_queries<V>, blocks, SIDE * SIDE, 0, s, *q, a->step, pieces);
+        auto kernel = a->mask ? attend_back_queries<V, true> : attend_back_queries<V, false>;
+        e = PP_LAUNCHED(kernel, blocks, SIDE * SIDE, 0, s, *q, a->step, pieces);
     }
-    if (e == cudaSuccess && a->dk && a->keys > 0) {
+    if (e == cudaSuccess && (a->dk || a->dv) && a->keys > 0) {
         dim3 blocks = blocks_of(a, a->keys, a->kv_heads, &pieces);
-        e = PP_LAUNCHED(attend_back_keys<V>, blocks, SIDE * SIDE, 0, s, *q, a->step, pieces);
+        auto kernel = a->mask ? attend_back_keys<V, true> : attend_back_keys<V, false>;
+        e = PP_LAUNCHED(kernel, blocks, SIDE * SIDE, 0, s, *q, a->step, pieces);
     }
+    if (e == cudaSuccess && a->dmask && a->queries > 0 && a->keys > 0)
+        e = mask_gradient_of<V>(s, q);
     return e;
 }
 

@@ -38,13 +38,13 @@ static __device__ inline struct place place_of(const struct call *q, int unit)
 template <typename T, typename V = typename T::value>
 static __device__ inline struct rows<V> queries_of(const struct pp_attention *a, const float *x,
                                                    const struct pp_strides *s, int b, int h) {
-    return rows_of<V>(x, head_at(a, s, b, h), s->position, a->queries, a->width);
+    return rows_of<V>(x, head_at(s, b, h), s->position, a->queries, a->width);
 }
 
 template <typename T, typename V = typename T::value>
-static __device__ inline struct rows<V> keys_of(const struct pp_attention *a, const float *x, int b,
-                                                int g) {
-    return rows_of<V>(x, head_at(a, &a->kv_at, b, g), a->kv_at.position, a->keys, a->width);
+static __device__ inline struct rows<V> keys_of(const struct pp_attention *a, const float *x,
+                                                const struct pp_strides *s, int b, int g) {
+    return rows_of<V>(x, head_at(s, b, g), s->position, a->keys, a->width);
 }
 
 /* Loads the left factors of the queries of a block, which then stay in registers. */
@@ -72,6 +72,14 @@ static __device__ inline void load_keys(const struct rows<typename T::value> &k,
     typedef struct tiles<T, D> S;
     load_tile<T, D, S::KEYS, BLOCK>(k, from, tile);
     load_tile<T, D, S::KEYS, BLOCK>(v, from, tile + S::KEYS * S::LINE);
+}
+
+/* Returns the rows of the gradient of n positions of q, k or v. */
+template <typename T, typename V = typename T::value>
+static __device__ inline struct rows<V> gradients_of(const struct pp_attention *a, const float *x,
+                                                     const struct pp_strides *s, int n, int b,
+                                                     int h) {
+    return rows_of<V>(x, gradient_at(s, b, h), s->position, n, a->width);
 }
 
 template <typename T, int D, int COUNT, int THREADS_OF_BLOCK>
@@ -140,8 +148,8 @@ __global__ void __launch_bounds__(BLOCK, tiles<T, D>::BLOCKS)
     float s[N][4], sum[D / 8][4] = {};
     uint32_t left[S::STEPS][4];
     drop_padding(&q.a, p.b);
-    struct rows<typename T::value> k = keys_of<T>(a, a->k, p.b, p.g);
-    struct rows<typename T::value> v = keys_of<T>(a, a->v, p.b, p.g);
+    struct rows<typename T::value> k = keys_of<T>(a, a->k, &a->k_at, p.b, p.g);
+    struct rows<typename T::value> v = keys_of<T>(a, a->v, &a->v_at, p.b, p.g);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
     keep_left<T, D>(queries_of<T>(a, a->q, &a->q_at, p.b, p.h), from, &p, tile, left);
     load_keys<T, D>(k, v, 0, tile);
@@ -270,8 +278,8 @@ __global__ void __launch_bounds__(BLOCK)
     float s[N][4], dp[N][4], sum[D / 8][4] = {};
     uint32_t left[2][S::STEPS][4];
     drop_padding(&q.a, p.b);
-    struct rows<typename T::value> k = keys_of<T>(a, a->k, p.b, p.g), v = k;
-    k.whole = v.whole = k.whole && keys_of<T>(a, a->v, p.b, p.g).whole;
+    struct rows<typename T::value> k = keys_of<T>(a, a->k, &a->k_at, p.b, p.g), v = k;
+    k.whole = v.whole = k.whole && keys_of<T>(a, a->v, &a->v_at, p.b, p.g).whole;
     /* an offset, so that one address stays in registers */
     v.at += (const char *)a->v - (const char *)a->k;
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
@@ -309,7 +317,7 @@ __global__ void __launch_bounds__(BLOCK)
         add_product<T, D, N>(dp, now, p.lane, sum);
     }
     store_rows<typename T::value, D>(sum, scales, a->add, row, p.lane,
-                                     queries_of<T>(a, a->dq, &a->q_at, p.b, p.h));
+                                     gradients_of<T>(a, a->dq, &a->q_at, a->queries, p.b, p.h));
 }
 
 /* Starts loading the queries that mma_back_keys() takes at a time: q and dy of a head from query
@@ -342,16 +350,18 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
     int row = key + p.lane / LANES, end = p.h + a->heads / a->kv_heads;
     float by = q.scale * LOG2_E, scales[2] = {q.scale, q.scale}, ones[2] = {1.0f, 1.0f};
     float s[N][4], dp[N][4], dk[D / 8][4] = {}, dv[D / 8][4] = {};
-    struct rows<typename T::value> out_k = keys_of<T>(a, a->dk, p.b, p.g);
-    struct rows<typename T::value> out_v = keys_of<T>(a, a->dv, p.b, p.g);
+    struct rows<typename T::value> out_k = gradients_of<T>(a, a->dk, &a->k_at, a->keys, p.b, p.g);
+    struct rows<typename T::value> out_v = gradients_of<T>(a, a->dv, &a->v_at, a->keys, p.b, p.g);
+    out_v.step = out_k.step; /* saves a register */
     drop_padding(&q.a, p.b);
     struct rows<typename T::value> of_q = queries_of<T>(a, a->q, &a->q_at, p.b, p.h);
     struct rows<typename T::value> dy = queries_of<T>(a, a->dy, &a->y_at, p.b, p.h);
     int more = a->keys - a->queries; /* query i sees the keys up to i + more */
     int start = a->causal && from > more ? (from - more) / S::QUERIES * S::QUERIES : 0;
     lines += (size_t)blockIdx.z * (size_t)(end - p.h) * (size_t)padded + (size_t)column;
-    load_tile<T, D, OWN, ALL_OF>(keys_of<T>(a, a->k, p.b, p.g), from, own);
-    load_tile<T, D, OWN, ALL_OF>(keys_of<T>(a, a->v, p.b, p.g), from, own + OWN * S::LINE);
+    load_tile<T, D, OWN, ALL_OF>(keys_of<T>(a, a->k, &a->k_at, p.b, p.g), from, own);
+    load_tile<T, D, OWN, ALL_OF>(keys_of<T>(a, a->v, &a->v_at, p.b, p.g), from,
+                                 own + OWN * S::LINE);
     finish_pair<T, D, OWN, ALL_OF>(own);
     if (from < a->keys)
         load_queries<T, D>(of_q, dy, start, tile);
@@ -367,8 +377,8 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
         if (ends) {
             p.h++;
             lines += padded;
-            of_q.at += a->width * (int)sizeof(typename T::value);
-            dy.at += a->width * (int)sizeof(typename T::value);
+            of_q.at += a->q_at.head * sizeof(typename T::value);
+            dy.at += a->y_at.head * sizeof(typename T::value);
         }
         buffer ^= S::BUFFERS - 1;
         if (S::BUFFERS == 2 && p.h < end)
@@ -402,8 +412,10 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
         }
         at = next;
     }
-    store_rows<typename T::value, D>(dk, scales, a->add_kv, row, p.lane, out_k);
-    store_rows<typename T::value, D>(dv, ones, a->add_kv, row, p.lane, out_v);
+    if (a->dk)
+        store_rows<typename T::value, D>(dk, scales, a->add_k, row, p.lane, out_k);
+    if (a->dv)
+        store_rows<typename T::value, D>(dv, ones, a->add_v, row, p.lane, out_v);
 }
 
 /* ---- launches */
@@ -416,8 +428,10 @@ static int padded_queries(const struct pp_attention *a)
 bool mma_attention_fits(const struct pp_attention *a)
 {
     size_t lines = (size_t)(a->heads / a->kv_heads) * (size_t)padded_queries(a);
-    size_t most = a->q_at.position | a->kv_at.position | a->y_at.position;
-    return a->width <= 128 && lines <= CUDA_SCRATCH && most < (1u << 28);
+    const struct pp_strides *k = &a->k_at, *v = &a->v_at;
+    size_t most = a->q_at.position | k->position | v->position | a->y_at.position;
+    bool alike = k->sequence == v->sequence && k->position == v->position && k->head == v->head;
+    return !a->mask && alike && a->width <= 128 && lines <= CUDA_SCRATCH && most < (1u << 28);
 }
 
 /* Launches the units first .. first + n - 1. `lines` is scratch. */
@@ -446,7 +460,7 @@ template <typename T, int D> struct launches {
                                             BLOCK, 0, s, *q, a->step, (int)first, padded, lines)
                               : PP_LAUNCHED(of_lines, dim3((unsigned)padded / WARPS, group, n),
                                             BLOCK, 0, s, *q, (int)first, padded, lines);
-        if (e == cudaSuccess && a->dk && a->keys > 0)
+        if (e == cudaSuccess && (a->dk || a->dv) && a->keys > 0)
             e = PP_LAUNCHED(of_keys, dim3(((unsigned)a->keys + own - 1) / own, 1, n),
                             S::KEY_WARPS * WARP, 0, s, *q, a->step, (int)first, padded,
                             (const struct line *)lines);

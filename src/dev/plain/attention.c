@@ -8,9 +8,16 @@
 #include "plain.h"
 
 /* Returns the offset of head h at a position of an array. */
-static size_t offset_of(const struct pp_strides *s, int width, int b, int i, int h)
+static size_t offset_of(const struct pp_strides *s, int b, int i, int h)
 {
-    return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * (size_t)width;
+    return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * s->head;
+}
+
+/* Returns the same for the gradient of the array. */
+static size_t gradient_of(const struct pp_strides *s, int b, int i, int h)
+{
+    struct pp_strides gradient = pp_gradient_strides(*s);
+    return offset_of(&gradient, b, i, h);
 }
 
 static double dot_product(int n, const float *a, const float *b)
@@ -31,11 +38,19 @@ static int kv_head(const struct pp_attention *a, int h)
     return h / (a->heads / a->kv_heads);
 }
 
+/* Returns s times the scale of the scores. */
+static double scaled(const struct pp_attention *a, double s)
+{
+    return a->scale > 0 ? s * (double)a->scale : s / sqrt((double)a->width);
+}
+
 double plain_attention_score(const struct pp_attention *a, int b, int h, int i, int j)
 {
-    return dot_product(a->width, a->q + offset_of(&a->q_at, a->width, b, i, h),
-                       a->k + offset_of(&a->kv_at, a->width, b, j, kv_head(a, h))) /
-           sqrt((double)a->width);
+    double s = dot_product(a->width, a->q + offset_of(&a->q_at, b, i, h),
+                           a->k + offset_of(&a->k_at, b, j, kv_head(a, h)));
+    s = scaled(a, s);
+    return a->mask ? s + (double)a->mask[offset_of(&a->mask_at, b, i, h) + (size_t)j * a->mask_key]
+                   : s;
 }
 
 int plain_attention_most(const struct pp_attention *a, int b, int h, int i, double *sum)
@@ -47,6 +62,7 @@ int plain_attention_most(const struct pp_attention *a, int b, int h, int i, doub
         key = s > most ? j : key;
         most = s > most ? s : most;
     }
+    most = most > -INFINITY ? most : 0; /* all keys are hidden, or NaN */
     *sum = 0;
     for (int j = 0; j < count_seen(a, i); j++)
         *sum += exp(plain_attention_score(a, b, h, i, j) - most);
@@ -70,21 +86,23 @@ static void attend_query(const struct pp_attention *a, int b, int h, int i)
 {
     double sum, *y = (double *)a->scratch;
     int key = plain_attention_most(a, b, h, i, &sum);
-    double most = plain_attention_score(a, b, h, i, key);
+    double most = sum == 0 ? 0 : plain_attention_score(a, b, h, i, key);
+    double log_sum = sum == 0 ? INFINITY : most + log(sum);
+    sum = sum == 0 ? 1 : sum;
     for (int d = 0; d < a->width; d++)
         y[d] = 0;
     for (int j = 0; j < count_seen(a, i); j++) {
-        const float *v = a->v + offset_of(&a->kv_at, a->width, b, j, kv_head(a, h));
+        const float *v = a->v + offset_of(&a->v_at, b, j, kv_head(a, h));
         double p = exp(plain_attention_score(a, b, h, i, j) - most),
                part = p * dropout_factor(a, b, h, i, j);
         for (int d = 0; d < a->width; d++)
             y[d] += part * v[d];
     }
     for (int d = 0; d < a->width; d++)
-        a->y[offset_of(&a->y_at, a->width, b, i, h) + (size_t)d] = (float)(y[d] / sum);
+        a->y[offset_of(&a->y_at, b, i, h) + (size_t)d] = (float)(y[d] / sum);
     if (a->lse)
         a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h] =
-            (float)(most + log(sum));
+            (float)log_sum;
 }
 
 int plain_attention_forward(struct pp_backend *be, const struct pp_attention *a)
@@ -100,11 +118,11 @@ int plain_attention_forward(struct pp_backend *be, const struct pp_attention *a)
 }
 
 /* Sets *dropped_p to the probability of query i and key j after dropout, and returns the gradient
- * of their score q . k. */
+ * of their score. */
 static double score_gradient(const struct pp_attention *a, int b, int h, int i, int j,
                              double *dropped_p)
 {
-    size_t row = offset_of(&a->y_at, a->width, b, i, h);
+    size_t row = offset_of(&a->y_at, b, i, h);
     size_t line = (size_t)b * (size_t)a->queries + (size_t)i;
     double lse = a->lse[line * (size_t)a->heads + (size_t)h];
     double s = plain_attention_score(a, b, h, i, j), p = exp(s - lse), sum;
@@ -113,11 +131,9 @@ static double score_gradient(const struct pp_attention *a, int b, int h, int i, 
         p = exp(s - plain_attention_score(a, b, h, i, key)) / sum;
     }
     double keep = dropout_factor(a, b, h, i, j);
-    double dp = dot_product(a->width, a->dy + row,
-                            a->v + offset_of(&a->kv_at, a->width, b, j, kv_head(a, h)));
+    double dp = dot_product(a->width, a->dy + row, a->v + offset_of(&a->v_at, b, j, kv_head(a, h)));
     *dropped_p = p * keep;
-    return p * (dp * keep - dot_product(a->width, a->dy + row, a->y + row)) /
-           sqrt((double)a->width);
+    return p * (dp * keep - dot_product(a->width, a->dy + row, a->y + row));
 }
 
 /* Stores sum[n] in to[n], or adds it if `add`. */
@@ -133,11 +149,11 @@ static void query_gradient(const struct pp_attention *a, int b, int h, int i)
     for (int d = 0; d < a->width; d++)
         sum[d] = 0;
     for (int j = 0; j < count_seen(a, i); j++) {
-        double ds = score_gradient(a, b, h, i, j, &p);
+        double ds = scaled(a, score_gradient(a, b, h, i, j, &p));
         for (int d = 0; d < a->width; d++)
-            sum[d] += ds * a->k[offset_of(&a->kv_at, a->width, b, j, kv_head(a, h)) + (size_t)d];
+            sum[d] += ds * a->k[offset_of(&a->k_at, b, j, kv_head(a, h)) + (size_t)d];
     }
-    store_sum(a->width, a->add, sum, a->dq + offset_of(&a->q_at, a->width, b, i, h));
+    store_sum(a->width, a->add, sum, a->dq + gradient_of(&a->q_at, b, i, h));
 }
 
 static void key_gradient(const struct pp_attention *a, int b, int g, int j)
@@ -150,15 +166,42 @@ static void key_gradient(const struct pp_attention *a, int b, int g, int j)
         for (int i = 0; i < a->queries; i++) {
             if (j >= count_seen(a, i))
                 continue;
-            double ds = score_gradient(a, b, h, i, j, &p);
+            double ds = scaled(a, score_gradient(a, b, h, i, j, &p));
             for (int d = 0; d < a->width; d++) {
-                dk[d] += ds * a->q[offset_of(&a->q_at, a->width, b, i, h) + (size_t)d];
-                dv[d] += p * a->dy[offset_of(&a->y_at, a->width, b, i, h) + (size_t)d];
+                dk[d] += ds * a->q[offset_of(&a->q_at, b, i, h) + (size_t)d];
+                dv[d] += p * a->dy[offset_of(&a->y_at, b, i, h) + (size_t)d];
             }
         }
     }
-    store_sum(a->width, a->add_kv, dk, a->dk + offset_of(&a->kv_at, a->width, b, j, g));
-    store_sum(a->width, a->add_kv, dv, a->dv + offset_of(&a->kv_at, a->width, b, j, g));
+    if (a->dk)
+        store_sum(a->width, a->add_k, dk, a->dk + gradient_of(&a->k_at, b, j, g));
+    if (a->dv)
+        store_sum(a->width, a->add_v, dv, a->dv + gradient_of(&a->v_at, b, j, g));
+}
+
+/* Adds up the gradients of the scores to which the number of the mask at (h, i, j) was added. */
+static void mask_gradient(const struct pp_attention *a, int b, int h, int i, int j)
+{
+    int heads = a->mask_at.head > 0 ? h + 1 : a->heads, keys = a->mask_key > 0 ? j + 1 : a->keys;
+    int queries = a->mask_at.position > 0 ? i + 1 : a->queries;
+    double sum = 0, p;
+    for (int of_h = h; of_h < heads; of_h++)
+        for (int of_i = i; of_i < queries; of_i++)
+            for (int of_j = j; of_j < keys && of_j < count_seen(a, of_i); of_j++)
+                sum += score_gradient(a, b, of_h, of_i, of_j, &p);
+    store_sum(1, a->add_mask, &sum,
+              a->dmask + gradient_of(&a->mask_at, b, i, h) + (size_t)j * a->mask_key);
+}
+
+/* Computes the gradient of the mask of sequence b; `padded` has its keys with the padding. */
+static void mask_gradients(const struct pp_attention *a, const struct pp_attention *padded, int b)
+{
+    int heads = a->mask_at.head > 0 ? a->heads : 1, keys = a->mask_key > 0 ? padded->keys : 1;
+    int queries = a->mask_at.position > 0 ? a->queries : 1;
+    for (int h = 0; h < heads; h++)
+        for (int i = 0; i < queries; i++)
+            for (int j = 0; j < keys; j++)
+                mask_gradient(a, b, h, i, j);
 }
 
 int plain_attention_backward(struct pp_backend *be, const struct pp_attention *a)
@@ -169,9 +212,11 @@ int plain_attention_backward(struct pp_backend *be, const struct pp_attention *a
         for (int h = 0; a->dq && h < a->heads; h++)
             for (int i = 0; i < a->queries; i++)
                 query_gradient(&one, b, h, i);
-        for (int g = 0; a->dk && g < a->kv_heads; g++)
+        for (int g = 0; (a->dk || a->dv) && g < a->kv_heads; g++)
             for (int j = 0; j < a->keys; j++)
                 key_gradient(&one, b, g, j);
+        if (a->dmask)
+            mask_gradients(&one, a, b);
     }
     return 0;
 }

@@ -64,6 +64,7 @@ static struct pp_attention make_attention_call(const struct pp_node *n, const st
                                                const struct pp_at *at)
 {
     size_t q = q_width(n), kv = kv_width(n), T = (size_t)n->positions;
+    size_t D = (size_t)n->attention.width;
     bool two = n->n_x == 2, rows = !two && !n->attention.apart;
     size_t q_step = rows ? q + 2 * kv : q, kv_step = rows ? q_step : 2 * kv;
     size_t q_sample = two ? T * q : T * (q + 2 * kv);
@@ -81,17 +82,18 @@ static struct pp_attention make_attention_call(const struct pp_node *n, const st
                              .q = at->x[0],
                              .k = pp_value_at(be, from, first_key(n)),
                              .v = pp_value_at(be, from, first_key(n) + kv),
-                             .q_at = {q_sample, q_step},
-                             .kv_at = {kv_sample, kv_step},
-                             .y_at = {T * q, q},
+                             .q_at = {q_sample, q_step, D},
+                             .k_at = {kv_sample, kv_step, D},
+                             .y_at = {T * q, q, D},
                              .scratch = at->scratch,
                              .lse = at->keep,
                              .y = at->y};
     if (!n->attention.batch_first) {
-        a.q_at = (struct pp_strides){q_step, q_sample};
-        a.kv_at = (struct pp_strides){kv_step, kv_sample};
-        a.y_at = (struct pp_strides){q, T * q};
+        a.q_at = (struct pp_strides){q_step, q_sample, D, 0};
+        a.k_at = (struct pp_strides){kv_step, kv_sample, D};
+        a.y_at = (struct pp_strides){q, T * q, D};
     }
+    a.v_at = a.k_at;
     if (at->pass->training && at->pass->step) {
         a.p = n->attention.dropout;
         a.key = n->key ^ at->pass->seed * 0xD2511F53CD9E8D57u;
@@ -112,12 +114,12 @@ static int append_keys(const struct pp_node *n, struct pp_backend *be, const str
     pp_assert(from >= 0 && from + a->queries <= n->cached);
     for (int t = 0; t < a->queries; t++) {
         float *to = pp_value_at(be, at->keep, (size_t)(from + t) * both);
-        const float *k = pp_value_at(be, a->k, (size_t)t * a->kv_at.position);
+        const float *k = pp_value_at(be, a->k, (size_t)t * a->k_at.position);
         PP_TRY(pp_backend_copy(be, to, k, both * pp_backend_value_bytes(&be->choice)));
     }
     a->k = at->keep;
     a->v = pp_value_at(be, a->k, kv_width(n));
-    a->kv_at = (struct pp_strides){0, both};
+    a->k_at = a->v_at = (struct pp_strides){0, both, (size_t)n->attention.width};
     a->keys = from + a->queries;
     a->lse = NULL;
     return 0;
@@ -139,7 +141,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
         return 0;
     a.dy = at->dy;
     a.add = at->add[0];
-    a.add_kv = at->add[kv];
+    a.add_k = a.add_v = at->add[kv];
     a.dq = at->dx[0];
     if (at->dx[kv]) {
         a.dk = pp_value_at(be, at->dx[kv], first_key(n));
