@@ -62,7 +62,7 @@ def dependent(program):
         if word in ("type_as", "expand_as"):
             depends = args[:1]
         alive = bool(RANDOM.fullmatch(word)) or any(a in live for a in depends)
-        if word.endswith("_") and args:
+        if word.endswith("_") and not word.endswith("__") and args:
             base = args[0]
             while base in alias:
                 base = alias[base]

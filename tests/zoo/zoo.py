@@ -64,6 +64,10 @@ def without_noise(net):
     return net
 
 
+def is_batch_norm(module):
+    return type(module).__name__.startswith("BatchNorm")
+
+
 def logits(out):
     """Alone, or the first of what a model gives."""
     import torch
@@ -92,6 +96,6 @@ def entries(names):
 def start():
     """Before all else in a program: ends it with 77 where torch is missing, and finds the other folders."""
     sys.dont_write_bytecode = True
-    sys.path.insert(0, os.path.join(ROOT, "scripts", "peers"))
+    sys.path.append(os.path.join(ROOT, "scripts", "peers"))
     import common
     common.need("torch", "numpy", "safetensors")
