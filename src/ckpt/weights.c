@@ -96,6 +96,16 @@ static int add_to_digest(void *ctx, uint64_t first, const float *values, size_t 
     return 0;
 }
 
+/* Returns whether parameter i belongs to the last layer, or is the embedding that it shares. */
+static bool is_of_last_layer(const struct pp_model *m, int i)
+{
+    const struct pp_node *last = &m->nodes[m->n_nodes - 1];
+    while (last > m->nodes && last->n_params == 0)
+        last--;
+    int first = last->first_param;
+    return (i >= first && i < first + last->n_params) || m->params[first].tied_to == i + 1;
+}
+
 /* Checks that the weight of the last layer is equal to the embedding's, if the model has one weight
  * for both. */
 static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
@@ -108,13 +118,14 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
         int64_t dims[PP_PARAM_DIMS];
         int n_dims;
         pp_param_in_file(p, &n_dims, dims);
-        for (int k = 0; k < 2 && p->tied_to > 0; k++) {
+        bool shared = p->tied_to > 0 && is_of_last_layer(m, i);
+        for (int k = 0; k < 2 && shared; k++) {
             struct pp_sha256 h;
             pp_sha256_init(&h);
             PP_TRY(pp_ckpt_read(ck, names[k], n_dims, dims, add_to_digest, &h));
             pp_sha256_final(&h, digests[k]);
         }
-        if (p->tied_to > 0 && memcmp(digests[0], digests[1], PP_SHA256_BYTES) != 0) {
+        if (shared && memcmp(digests[0], digests[1], PP_SHA256_BYTES) != 0) {
             return pp_fail(PP_EFORMAT,
                            "%s: %s differs from %s, but this model has one for both; use "
                            "model.tie_weights = off",
@@ -122,16 +133,6 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
         }
     }
     return 0;
-}
-
-/* Returns whether parameter i belongs to the last layer, or is the embedding that it shares. */
-static bool is_of_last_layer(const struct pp_model *m, int i)
-{
-    const struct pp_node *last = &m->nodes[m->n_nodes - 1];
-    while (last > m->nodes && last->n_params == 0)
-        last--;
-    int first = last->first_param;
-    return (i >= first && i < first + last->n_params) || m->params[first].tied_to == i + 1;
 }
 
 /* Refuses weights that fit except in the last layer: they are of the same model with another number

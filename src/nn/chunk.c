@@ -254,8 +254,8 @@ void pp_chunk_measure(struct pp_chunk *c, bool on)
 bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most)
 {
     bool yes = isfinite(c->range.x);
-    /* a tied tensor's gradient gets as much again from the other stage, and roundings */
-    most = c->model->n_tied > 0 ? most / 4 : most;
+    /* a tied tensor's gradient gets as much again from each other stage, and roundings */
+    most = c->model->n_holders > 0 ? most / (2 * c->model->n_holders) : most;
     for (int k = 0; k < c->n_nodes && yes; k++) {
         const struct pp_node *n = chunk_node(c, k);
         yes = !n->trains || (n->op->bound && n->op->bound(n, rows, c->range.x, c->range.dz) < most);

@@ -106,12 +106,16 @@ void pp_model_tie(struct pp_model *m, int owner, int copy)
     struct pp_param *to = &m->params[copy];
     pp_assert(owner < copy && from->tied_to == 0 && to->tied_to == 0 &&
               from->kind != PP_PARAM_BUFFER && pp_param_floats(from) == pp_param_floats(to));
-    for (int i = 0; i < m->n_params; i++)
-        pp_assert(m->params[i].tied_to != owner + 1);
     size_t at = to->at;
     *to = *from;
     to->at = at;
     to->tied_to = owner + 1;
+    int holders = 1;
+    for (int i = 0; i < m->n_params; i++) {
+        pp_assert(m->params[i].tied_to != copy + 1);
+        holders += m->params[i].tied_to == owner + 1;
+    }
+    m->n_holders = holders > m->n_holders ? holders : m->n_holders;
     m->n_tied += pp_param_floats(to);
 }
 

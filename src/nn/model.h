@@ -7,9 +7,9 @@
 
 /*
  * Makes parameter `copy` a second place of parameter `owner`, an earlier parameter with as many
- * floats that is not a copy and has none. The copy gets its name, kind and initial values. After
- * all W of a step both hold the sum of the two gradients (see pp_plan_tie()), so that they stay
- * equal to the bit. Only the owner is counted, saved and hashed.
+ * floats that is not a copy. The copy gets its name, kind and initial values. After all W of a step
+ * the owner and all its copies hold the sum of their gradients (see pp_plan_tie()), so that they
+ * stay equal to the bit. Only the owner is counted, saved and hashed.
  */
 void pp_model_tie(struct pp_model *m, int owner, int copy);
 

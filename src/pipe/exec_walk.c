@@ -371,31 +371,47 @@ static float *gradient_of_param(const struct pp_exec *x, int stage, int param, s
     return c->grads + offset;
 }
 
-/* Runs G, which sends the gradient of one end of a tied tensor, or T, which adds the gradient of
- * the other end. The sum of two floats does not depend on their order, so both ranks get the same
- * bits. */
+/* Runs G or T of a tie within this rank on n floats of the gradients of both ends. */
+static int run_tie_within(struct pp_backend *be, const struct pp_tie *tie, bool gives, size_t n,
+                          float *owner, float *copy)
+{
+    if (gives)
+        return pp_backend_copy(be, owner, copy, n * sizeof(*owner));
+    if (tie->after > 0)
+        return pp_backend_add(be, n, owner, copy);
+    PP_TRY(pp_backend_add(be, n, copy, owner));
+    return pp_backend_copy(be, copy, owner, n * sizeof(*owner));
+}
+
+/* Runs G, which sends the gradient of one end of a tie, or T, which adds the gradient of the other
+ * end, or takes over the sum. The sum of two floats does not depend on their order, so all ranks
+ * get the same bits. */
 static int run_tie(struct walk *w, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
-    const struct pp_tie *tie = &x->layout->ties[a->mb];
-    int copy = x->layout->tied[a->mb], owner = x->layout->model->params[copy].tied_to - 1;
-    bool gives = a->op == PP_OP_G, within = !gives && a->recv < 0;
+    const struct pp_layout *l = x->layout;
+    const struct pp_tie *tie = &l->ties[a->mb];
+    bool gives = a->op == PP_OP_G, is_owner = a->stage == tie->owner;
     int message = gives ? a->send : a->recv;
-    size_t first, all;
-    size_t n =
-        pp_layout_tied_piece(x->layout, a->mb, within ? 0 : w->plan->messages[message].mb, &first);
-    float *mine =
-        gradient_of_param(x, a->stage, a->stage == tie->owner ? owner : copy, &all) + first;
+    size_t first, all,
+        n = pp_layout_tied_piece(l, a->mb, message < 0 ? a->slot : w->plan->messages[message].mb,
+                                 &first);
+    float *ends[2] = {NULL, NULL}; /* the owner's and the copy's */
+    if (is_owner || message < 0)
+        ends[0] = gradient_of_param(x, tie->owner, l->tied_to[a->mb], &all) + first;
+    if (!is_owner || message < 0)
+        ends[1] = gradient_of_param(x, tie->copy, l->tied[a->mb], &all) + first;
+    float *mine = ends[!is_owner];
     PP_TRY(wait_for_messages(w, a));
     begin_event(w, gives ? PP_EVENT_G : PP_EVENT_T, a, -1, 0);
-    if (gives) {
-        PP_TRY(pp_backend_copy(x->be, slot_memory(w, a->send), mine, n * sizeof(*mine)));
-    } else {
-        float *second =
-            within ? gradient_of_param(x, tie->copy, copy, &all) : slot_memory(w, a->recv);
-        PP_TRY(pp_backend_add(x->be, n, second, mine));
-        PP_TRY(within ? pp_backend_copy(x->be, second, mine, n * sizeof(*mine)) : 0);
-    }
+    if (message < 0)
+        PP_TRY(run_tie_within(x->be, tie, gives, n, ends[0], ends[1]));
+    else if (gives)
+        PP_TRY(pp_backend_copy(x->be, slot_memory(w, message), mine, n * sizeof(*mine)));
+    else if (is_owner && tie->after > 0)
+        PP_TRY(pp_backend_copy(x->be, mine, slot_memory(w, message), n * sizeof(*mine)));
+    else
+        PP_TRY(pp_backend_add(x->be, n, slot_memory(w, message), mine));
     exec_action_end(x);
     return gives ? send_result(w, a) : return_slots(w, a, a->recv, -1);
 }

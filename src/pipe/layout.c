@@ -287,19 +287,45 @@ static int stage_of_param(const struct pp_layout *l, int param)
     return s;
 }
 
-/* Finds the stages of the owner and of the copy of each tied tensor of the model. */
+/* Returns whether the gradients of a parameter and of the one that it copies are added up. */
+static bool is_tied(const struct pp_param *p)
+{
+    return p->tied_to > 0 && pp_param_learns(p);
+}
+
+/* Finds the stages of all holders of each tied tensor of the model. */
 static void find_tie_stages(struct pp_layout *l)
 {
-    int n = 0;
-    for (int i = 0; i < l->model->n_params; i++) {
-        int owner = l->model->params[i].tied_to - 1;
-        if (owner < 0)
+    const struct pp_param *params = l->model->params;
+    for (int i = 0, n = 0; i < l->model->n_params; i++) {
+        if (!is_tied(&params[i]))
             continue;
+        l->tied[n] = i;
+        l->tied_to[n] = params[i].tied_to - 1;
         struct pp_tie *t = &l->ties[n];
-        l->tied[n++] = i;
-        *t = (struct pp_tie){stage_of_param(l, owner), stage_of_param(l, i), 0};
-        if (l->rank_of[t->owner] != l->rank_of[t->copy])
-            t->more = (int)((pp_param_floats(&l->model->params[i]) - 1) / TIED_FLOATS);
+        for (int k = 0; k < n; k++) {
+            if (params[l->tied[k]].tied_to != params[i].tied_to)
+                continue;
+            l->tied_to[n] = l->tied[k];
+            l->ties[k].after++;
+            t->before++;
+        }
+        t->owner = stage_of_param(l, l->tied_to[n]);
+        t->copy = stage_of_param(l, i);
+        n++;
+    }
+}
+
+/* Cuts each tensor that travels between ranks into pieces, the same for all of its ties. */
+static void cut_ties(struct pp_layout *l)
+{
+    for (int i = 0; i < l->n_ties; i++) {
+        const struct pp_param *p = &l->model->params[l->tied[i]];
+        if (l->rank_of[l->ties[i].owner] == l->rank_of[l->ties[i].copy])
+            continue;
+        for (int k = 0; k < l->n_ties; k++)
+            if (l->model->params[l->tied[k]].tied_to == p->tied_to)
+                l->ties[k].more = (int)((pp_param_floats(p) - 1) / TIED_FLOATS);
     }
 }
 
@@ -324,11 +350,11 @@ static int fill_layout(struct pp_layout *l, const char **key)
     l->ranks = l->stages * l->replicas;
     l->n_virtual = l->stages * l->chunks;
     for (int i = 0; i < l->model->n_params; i++)
-        l->n_ties += l->model->params[i].tied_to > 0;
+        l->n_ties += is_tied(&l->model->params[i]);
     l->n_channels = 2 * (l->n_virtual - 1) + 2 * l->n_ties;
     pp_assert(l->n_virtual <= l->model->n_layers && l->n_virtual <= PP_STAGES_MAX);
     size_t n = (size_t)l->n_virtual;
-    l->first = pp_alloc(5 * n + (size_t)l->n_channels + (size_t)l->n_ties, sizeof(*l->first));
+    l->first = pp_alloc(5 * n + (size_t)l->n_channels + 2 * (size_t)l->n_ties, sizeof(*l->first));
     l->ties = pp_alloc((size_t)l->n_ties, sizeof(*l->ties));
     if (!l->first || !l->ties)
         return PP_ERESOURCE;
@@ -338,6 +364,7 @@ static int fill_layout(struct pp_layout *l, const char **key)
     l->grad_slots = l->state_slots + n;
     l->channel_slots = l->grad_slots + n;
     l->tied = l->channel_slots + l->n_channels;
+    l->tied_to = l->tied + l->n_ties;
     int64_t shards = d->zero ? 3 * (int64_t)l->replicas * (l->replicas - 1) : 0;
     if ((int64_t)l->replicas * l->n_channels + shards * l->model->n_layers > INT_MAX) {
         return pp_fail_about(key, "pipeline.replicas",
@@ -352,6 +379,7 @@ static int fill_layout(struct pp_layout *l, const char **key)
         d->recompute[s] = d->recompute[s] || (d->table && pp_plan_recomputes(d->table, s));
     }
     find_tie_stages(l);
+    cut_ties(l);
     PP_TRY(add_split_plans(l, PP_PLAN_TRAIN, l->train_n));
     PP_TRY(check_norm_rows(l, key));
     if (l->test_n > 0)

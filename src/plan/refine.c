@@ -157,8 +157,7 @@ static bool ties_stay(const struct pp_layout *l)
     bool stay = true;
     for (int i = 0; stay && i < l->n_ties; i++) {
         const struct pp_tie *t = &l->ties[i];
-        const struct pp_param *p = &l->model->params[l->tied[i]];
-        const int ends[][2] = {{t->owner, p->tied_to - 1}, {t->copy, l->tied[i]}};
+        const int ends[][2] = {{t->owner, l->tied_to[i]}, {t->copy, l->tied[i]}};
         for (int k = 0; k < 2; k++) {
             const struct pp_layer *a = &l->model->layers[l->first[ends[k][0]]];
             const struct pp_layer *b = &l->model->layers[l->last[ends[k][0]]];

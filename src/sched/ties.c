@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * After the proof, for models in which two stages hold the same tensor: adds G and T at the end of
- * the lists, and a channel in either direction with a message for each piece, through one slot. The
- * G of the first piece waits for no message of this step, the G of another piece for the T of the
- * piece before, and a T for a G of the same piece. So the lists stay free of circles; the proof
- * checks this again.
+ * After the proof, for models in which several stages hold the same tensor: adds G and T at the end
+ * of the lists, and for each tie a channel in either direction with a message for each piece,
+ * through one slot. All lists have the order of rounds (pieces), then of steps (ties on the way of
+ * a sum), then G before T. A G of the first piece waits for no message of this step, the G of
+ * another piece for the T of the piece before, and a T for a G of the same round and step. So the
+ * lists stay free of circles; the proof checks this again.
  */
 #include "pass.h"
 #include "plan.h"
@@ -46,31 +47,56 @@ static int count_pieces(const struct pp_plan *plan)
     return most;
 }
 
+/* Return the step of a round in which the owner gives to the copy, and that in which the copy gives
+ * to the owner: the same one if this tie completes the sum. */
+static int step_up(const struct pp_tie *t)
+{
+    return t->before;
+}
+
+static int step_down(const struct pp_tie *t)
+{
+    return t->before + 2 * t->after;
+}
+
+static int count_steps(const struct pp_plan *plan)
+{
+    int most = 0;
+    for (int i = 0; i < plan->n_ties; i++)
+        most = step_down(&plan->ties[i]) >= most ? step_down(&plan->ties[i]) + 1 : most;
+    return most;
+}
+
 static bool is_local(const struct pp_plan *plan, int tie)
 {
     const struct pp_tie *t = &plan->ties[tie];
     return plan->rank_of[t->owner] == plan->rank_of[t->copy];
 }
 
-/* Returns the action that a rank runs for a tie in a round; its op is 0 if there is none. */
-static struct pp_action make_tie_action(const struct pp_plan *plan, int rank, int round, int tie,
-                                        int op)
+/* Returns the action that a rank runs for a tie in a step of a round; its op is 0 if there is none.
+ * Within a rank a T is the step up, and a G the step down, if that is another one. */
+static struct pp_action make_tie_action(const struct pp_plan *plan, int rank, int round, int step,
+                                        int tie, int op)
 {
     const struct pp_tie *t = &plan->ties[tie];
-    bool owner = plan->rank_of[t->owner] == rank, local = is_local(plan, tie);
-    int to_copy = channel_of_tie(plan, tie), to_owner = to_copy + 1;
+    bool owner = plan->rank_of[t->owner] == rank, local = is_local(plan, tie),
+         gives = op == PP_OP_G;
+    bool up = local ? !gives : owner == gives; /* from the owner to the copy */
+    int channel = channel_of_tie(plan, tie) + !up;
     struct pp_action a = {.op = (uint8_t)op,
                           .stage = owner ? t->owner : t->copy,
                           .mb = tie,
+                          .slot = local ? round : 0,
                           .gslot = -1,
                           .recv = -1,
                           .send = -1};
-    if ((!owner && plan->rank_of[t->copy] != rank) || round > t->more || (local && op == PP_OP_G))
+    if ((!owner && plan->rank_of[t->copy] != rank) || round > t->more ||
+        step != (up ? step_up(t) : step_down(t)) || (local && gives && t->after == 0))
         a.op = 0;
-    else if (op == PP_OP_G)
-        a.send = find_piece_message(plan, owner ? to_copy : to_owner, round);
+    else if (gives && !local)
+        a.send = find_piece_message(plan, channel, round);
     else if (!local)
-        a.recv = find_piece_message(plan, owner ? to_owner : to_copy, round);
+        a.recv = find_piece_message(plan, channel, round);
     return a;
 }
 
@@ -78,11 +104,11 @@ static struct pp_action make_tie_action(const struct pp_plan *plan, int rank, in
  * returns their number. `out` may be NULL. */
 static int make_tie_list(const struct pp_plan *plan, int rank, struct pp_action *out)
 {
-    int n = 0;
-    for (int round = 0; round < count_pieces(plan); round++) {
+    int n = 0, steps = count_steps(plan), all = count_pieces(plan) * steps;
+    for (int k = 0; k < all; k++) {
         for (int op = PP_OP_G; op <= PP_OP_T; op++) {
             for (int i = 0; i < plan->n_ties; i++) {
-                struct pp_action a = make_tie_action(plan, rank, round, i, op);
+                struct pp_action a = make_tie_action(plan, rank, k / steps, k % steps, i, op);
                 if (a.op == op && out)
                     out[n] = a;
                 n += a.op == op;
@@ -152,8 +178,8 @@ int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n)
 
 static bool is_same_action(const struct pp_action *a, const struct pp_action *b)
 {
-    return a->op == b->op && a->stage == b->stage && a->mb == b->mb && a->recv == b->recv &&
-           a->send == b->send;
+    return a->op == b->op && a->stage == b->stage && a->mb == b->mb && a->slot == b->slot &&
+           a->recv == b->recv && a->send == b->send;
 }
 
 /* Proves that the list of a rank ends with the G and T actions that its tied tensors need. `rest`

@@ -199,6 +199,24 @@ static const char *tie_of(const struct pp_layout *l, int tie, const struct pp_pa
     return layers[i].name;
 }
 
+/* Prints a tensor with more than two holders, the first of whose ties is `tie`. */
+static void print_chain(const struct pp_layout *l, int tie, const char *size, FILE *f)
+{
+    const struct pp_param *p = &l->model->params[l->tied[tie]];
+    char ranks[128] = "";
+    int owner = l->rank_of[l->ties[tie].owner], before = owner;
+    pp_text_add(ranks, sizeof(ranks), "%d", owner);
+    for (int i = tie; i < l->n_ties; i++) {
+        int rank = l->rank_of[l->ties[i].copy];
+        if (l->model->params[l->tied[i]].tied_to != p->tied_to || rank == before)
+            continue;
+        pp_text_add(ranks, sizeof(ranks), ", %d", rank);
+        before = rank;
+    }
+    fprintf(f, "  tied: %s in %d places, %s floats added up over rank%s %s a step\n", p->name,
+            l->ties[tie].after + 2, size, pp_plural(1 + (before != owner)), ranks);
+}
+
 static void print_tie(const struct pp_layout *l, int tie, FILE *f)
 {
     const struct pp_param *p;
@@ -208,6 +226,12 @@ static void print_tie(const struct pp_layout *l, int tie, FILE *f)
     char size[32];
     snprintf(size, sizeof(size), floats < 1e5 ? "%.0f" : "%.1f M",
              floats < 1e5 ? floats : floats / 1e6);
+    if (l->ties[tie].before > 0)
+        return;
+    if (l->ties[tie].after > 0) {
+        print_chain(l, tie, size, f);
+        return;
+    }
     fprintf(f, "  tied: weight of %s = %s, ", layer, p->name);
     if (owner == copy)
         fprintf(f, "%s floats added up within rank %d a step\n", size, owner);

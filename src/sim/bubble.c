@@ -26,7 +26,7 @@ double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *c, dou
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
             const struct pp_action *a = &plan->ranks[r].actions[k];
             if (a->op >= PP_OP_G) {
-                sum += pp_sim_tie(c, a) + c->launch;
+                sum += pp_sim_tie(plan, c, a) + c->launch;
                 continue;
             }
             double t = a->op == PP_OP_F   ? c->f[a->stage]

@@ -232,9 +232,10 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     return 0;
 }
 
-double pp_sim_tie(const struct pp_sim_costs *c, const struct pp_action *a)
+double pp_sim_tie(const struct pp_plan *plan, const struct pp_sim_costs *c,
+                  const struct pp_action *a)
 {
-    bool both = a->op == PP_OP_T && a->recv < 0;
+    bool both = a->op == PP_OP_T && a->recv < 0 && plan->ties[a->mb].after == 0;
     return c->tie ? c->tie[a->mb] * (both ? 2 : 1) : 0;
 }
 
@@ -249,7 +250,7 @@ static double action_duration(const struct sim *s, int rank, int k, double *out_
         return *out_first;
     }
     if (a->op >= PP_OP_G) {
-        *out_first = c->launch + pp_sim_tie(c, a);
+        *out_first = c->launch + pp_sim_tie(s->plan, c, a);
         return *out_first;
     }
     double rows = c->rows ? c->rows[a->mb] : 1.0;

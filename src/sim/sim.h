@@ -9,9 +9,10 @@
 /* Returns the track on which the trace shows an event of this enum pp_event_kind. */
 enum pp_chrome_track pp_chrome_track_of(int kind);
 
-/* Returns the time of a G or T without the launch overhead. A T without a message takes twice as
- * long, because it adds and then copies the sum. */
-double pp_sim_tie(const struct pp_sim_costs *costs, const struct pp_action *a);
+/* Returns the time of a G or T without the launch overhead. A T without a message that completes a
+ * sum takes twice as long, because it adds and then copies the sum. */
+double pp_sim_tie(const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                  const struct pp_action *a);
 
 /* Sets costs with which every rank takes f, i and w per micro-batch: each virtual stage takes 1/V
  * of them. The caller owns arrays[3 * n_virtual]. */

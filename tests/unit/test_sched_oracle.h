@@ -505,11 +505,12 @@ static inline void do_weight_gradient(struct sim *s, const struct pp_action *a, 
     }
 }
 
-/* Of a whole gradient: every W of the stage is done. A T without a message finds both on its rank. */
+/* Of a whole gradient: every W of the stage is done. G or T without a message finds both on its
+ * rank. */
 static inline void do_tied(struct sim *s, const struct pp_action *a)
 {
     const struct pp_tie *t = &s->plan->ties[a->mb];
-    bool local = a->op == PP_OP_T && a->recv < 0;
+    bool local = (a->op == PP_OP_T ? a->recv : a->send) < 0;
     CHECK_INT_EQ(s->next_w[a->stage], s->m);
     CHECK_INT_EQ(local, s->plan->rank_of[t->owner] == s->plan->rank_of[t->copy]);
     CHECK_INT_EQ(s->next_w[local ? t->copy : a->stage], s->m);

@@ -71,6 +71,122 @@ TEST(many_ties_and_pieces_run_in_any_interleaving)
     }
 }
 
+/* ---- more than two holders */
+
+enum {
+    HOLDERS_MOST = 6,
+    PIECES_MOST = 3
+};
+
+/* Makes the ties of a tensor that the virtual stages stages[n] hold. */
+static void make_chain(const int *stages, int n, int more, struct pp_tie *out)
+{
+    for (int i = 0; i + 1 < n; i++)
+        out[i] = (struct pp_tie){.owner = stages[i],
+                                 .copy = stages[i + 1],
+                                 .more = more,
+                                 .before = i,
+                                 .after = n - 2 - i};
+}
+
+/* Runs G and T of a plan whose ties are one chain on numbers, one for each holder and piece. */
+static void add_up(const struct pp_plan *plan, double g[HOLDERS_MOST][PIECES_MOST])
+{
+    int at[8], left = 0;
+    PP_OWN_MEMORY double *sent = pp_alloc((size_t)plan->n_messages, sizeof(*sent));
+    PP_OWN_MEMORY bool *there = pp_alloc((size_t)plan->n_messages, sizeof(*there));
+    for (int r = 0; r < plan->geometry.stages; r++) {
+        at[r] = pp_plan_first_tied(&plan->ranks[r]);
+        left += plan->ranks[r].n_actions - at[r];
+    }
+    for (int r = 0, idle = 0; left > 0; r = (r + 1) % plan->geometry.stages) {
+        const struct pp_action *a = &plan->ranks[r].actions[at[r]];
+        assert_true(idle++ < plan->geometry.stages);
+        if (at[r] == plan->ranks[r].n_actions || (a->recv >= 0 && !there[a->recv]))
+            continue;
+        const struct pp_tie *t = &plan->ties[a->mb];
+        bool owner = a->stage == t->owner, gives = a->op == PP_OP_G;
+        int message = gives ? a->send : a->recv,
+            piece = message < 0 ? a->slot : plan->messages[message].mb;
+        double *low = &g[a->mb][piece], *high = &g[a->mb + 1][piece], *mine = owner ? low : high;
+        if (message >= 0 && gives) {
+            sent[message] = *mine;
+            there[message] = true;
+        } else if (message >= 0) {
+            *mine = owner && t->after > 0 ? sent[message] : *mine + sent[message];
+        } else if (gives) {
+            *low = *high;
+        } else {
+            *high += *low;
+            *low = t->after > 0 ? *low : *high;
+        }
+        at[r]++;
+        left--;
+        idle = 0;
+    }
+}
+
+static void check_chain(const char *schedule, int p, const int *stages, int n, int more)
+{
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(schedule, p, 2 * p);
+    struct pp_tie ties[HOLDERS_MOST];
+    double g[HOLDERS_MOST][PIECES_MOST], want[PIECES_MOST] = {0};
+    make_chain(stages, n, more, ties);
+    CHECK_OK(pp_plan_tie(plan, ties, n - 1));
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k <= more; k++) {
+            g[i][k] = (i % 2 ? -1 : 1) * 1e17 / (i + 1) + i + 10 * k; /* the order shows */
+            want[k] = i == 0 ? g[i][k] : want[k] + g[i][k];
+        }
+    }
+    add_up(plan, g);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k <= more; k++)
+            if (!(g[i][k] >= want[k] && g[i][k] <= want[k]))
+                fail_msg("%s, %d ranks: holder %d, piece %d has %.17g, not %.17g", schedule, p, i,
+                         k, g[i][k], want[k]);
+    run_in_all_ways(plan);
+}
+
+TEST(all_holders_get_the_sum_in_the_order_of_the_holders)
+{
+    for (int i = 0; i < COUNT(schedules); i++) {
+        for (int p = 1; p <= 4; p++) {
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(schedules[i], p, 2 * p);
+            int last = plan->n_virtual - 1, mid = last / 2;
+            const int lists[][HOLDERS_MOST] = {{0, mid, last},
+                                               {0, 0, last, last},
+                                               {0, mid, mid, last, last, last},
+                                               {0, 0, 0, 0, 0, last},
+                                               {0, last / 3, mid, mid, last}};
+            const int n[] = {3, 4, 6, 6, 5};
+            for (int k = 0; k < COUNT(lists); k++)
+                for (int more = 0; more < PIECES_MOST; more++)
+                    check_chain(schedules[i], p, lists[k], n[k], more);
+        }
+    }
+}
+
+/* Three holders on three ranks: up, exchange, back. */
+TEST(a_chain_goes_up_and_back)
+{
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named("gpipe", 3, 3);
+    struct pp_tie ties[2];
+    make_chain((const int[]){0, 1, 2}, 3, 0, ties);
+    CHECK_OK(pp_plan_tie(plan, ties, 2));
+    static const char *const lists[3][5] = {
+        {"0G0", "0T0"}, {"1T0", "1G1", "1T1", "1G0"}, {"2G1", "2T1"}};
+    for (int r = 0; r < 3; r++) {
+        int first = pp_plan_first_tied(&plan->ranks[r]), n = plan->ranks[r].n_actions - first;
+        for (int k = 0; k < n; k++) {
+            char cell[32];
+            cell_at(plan, r, n - k, cell);
+            CHECK_STR_EQ(cell, lists[r][k]);
+        }
+        assert_null(lists[r][n]);
+    }
+}
+
 static struct pp_plan *tied(const char *schedule, int p, int m)
 {
     struct pp_plan *plan = plan_named(schedule, p, m);
@@ -140,7 +256,7 @@ TEST(sums_before_gifts_are_a_circle)
 /* ---- time */
 
 struct simulated {
-    double arrays[64], tie[1], transfer[64];
+    double arrays[64], tie[2], transfer[64];
     struct pp_sim_costs costs;
     struct pp_sim_result result;
 };
@@ -150,7 +266,7 @@ static void simulate(const struct pp_plan *plan, double tie, double transfer, bo
 {
     memset(s, 0, sizeof(*s));
     pp_sim_make_uniform(plan, 1, 1, 1, s->arrays, &s->costs);
-    s->tie[0] = tie;
+    s->tie[0] = s->tie[1] = tie;
     s->transfer[plan->n_channels - 2] = s->transfer[plan->n_channels - 1] = transfer;
     s->costs.tie = s->tie;
     s->costs.transfer = s->transfer;
@@ -200,6 +316,14 @@ TEST(a_tie_within_a_rank_takes_a_sum_and_a_copy)
     simulate(plan, 0.5, 100, true, &s);
     assert_true(s.result.makespan == 3 + 2 * 0.5);
     assert_true(s.result.work[0] == s.result.makespan);
+    pp_sim_result_fini(&s.result);
+
+    PP_OWN(pp_plan_destroy) struct pp_plan *three = plan_named("naive", 1, 1);
+    struct pp_tie ties[2];
+    make_chain((const int[]){0, 0, 0}, 3, 0, ties);
+    CHECK_OK(pp_plan_tie(three, ties, 2));
+    simulate(three, 0.5, 100, true, &s); /* two sums, two copies */
+    assert_true(s.result.makespan == 3 + 4 * 0.5);
     pp_sim_result_fini(&s.result);
 }
 

@@ -295,6 +295,7 @@ struct pp_model {
     int classes;         /* channels of the last value, which has one target per position */
     size_t n_floats;     /* of all layers */
     size_t n_tied;       /* floats that are copies of tied parameters */
+    int n_holders;       /* the most of one tied parameter; 0: nothing is tied */
     size_t n_padding;    /* floats of padding */
     bool tokens;         /* the input is tokens: f32, whatever type values have */
     void *owned;         /* what initial values and settings are read from; NULL: nothing */

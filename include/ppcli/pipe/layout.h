@@ -47,6 +47,7 @@ struct pp_layout {
     int n_plans;
     struct pp_tie *ties; /* [n_ties] ties of the training plans; owned */
     int *tied;           /* [n_ties] parameter of the model that is the copy */
+    int *tied_to;        /* [n_ties] the parameter that is this tie's owner: the holder before */
     int n_ties;
     int n_channels; /* channels of the training plans */
     /* Maxima over all plans: */

@@ -45,7 +45,12 @@
  *   G  of tie a.mb: take the slot of a.send, copy a piece of this stage's gradient of the tied
  *      tensor into it, post a.send.
  *   T  of tie a.mb: wait for a.recv, add this piece of the other stage's gradient to this one's,
- *      release the message. Without a message both stages are on this rank: both get the sum.
+ *      release the message.
+ *      A tie with `after` > 0 does this only from the owner to the copy. The other way, when the
+ *      copy has the whole sum, T overwrites this stage's piece with the other's.
+ *      Without a message both stages are on this rank, and a.slot is the number of the piece: T
+ *      adds the owner's to the copy's, and if `after` is 0 both get the sum; G copies the copy's to
+ *      the owner's.
  * G and T come after all other actions of a rank. The loss is part of F on the last virtual stage;
  * W accumulates gradients.
  *
@@ -80,10 +85,16 @@ struct pp_channel {
     int slots;                /* 0: unused (eval has no backward channels) */
 };
 
-/* A tensor that two virtual stages hold, which may be the same stage. */
+/*
+ * A tensor that two virtual stages hold, which may be the same stage. Of n holders of one tensor
+ * each neighbouring pair has a tie: the sum goes up from holder to holder, ((g0 + g1) + g2) + ...,
+ * the last two exchange, and the whole sum goes back down.
+ */
 struct pp_tie {
     int owner, copy; /* virtual stages */
-    int more; /* number of pieces after the first, if the whole is too large for one message */
+    int more; /* number of pieces after the first, if the whole is too large for one message; the
+                 same for all ties of a tensor */
+    int before, after; /* ties of the same tensor before and after this one */
 };
 
 /* One message of one micro-batch on one channel. */
@@ -182,11 +193,12 @@ int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out);
 int pp_plan_together(const struct pp_plan *plan, int rank, int k);
 
 /*
- * Appends the exchange of n >= 1 tied tensors to a proved training plan without ties: on every rank
- * G of the first piece of each of its ties, then T of each, both by ascending tie, then the same of
- * the second pieces and so on, after everything else. So T only waits for the other rank's own
- * list, and the owner's and the copy's gradient get the same sum on any ranks. The plan is proved
- * again. Errors: PP_ERESOURCE; the plan is then to be destroyed.
+ * Appends the exchange of n >= 1 ties to a proved training plan without ties: on every rank G of
+ * the first piece of each of its ties, then T of each, both by ascending tie, then the same of the
+ * second pieces and so on, after everything else. Where tensors have more than two holders, each
+ * piece has several such steps, one for each tie on the way up and back. So T only waits for the
+ * other rank's own list, and all holders' gradients get the same sum on any ranks. The plan is
+ * proved again. Errors: PP_ERESOURCE; the plan is then to be destroyed.
  */
 int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
 
