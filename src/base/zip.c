@@ -23,6 +23,7 @@
 #define NAME_MAX_BYTES 512
 #define ENTRIES_MAX (1 << 22)
 #define ENCRYPTED 1 /* bits of an entry's flags */
+#define CRC_AFTER 8 /* its CRC and sizes follow the data */
 #define PIECE_BYTES ((size_t)1 << 20)
 
 struct directory {
@@ -308,4 +309,114 @@ int pp_zip_check(const struct pp_zip *z, const struct pp_zip_entry *e)
                    "%s: entry %s is damaged: its bytes have CRC-32 %08" PRIx32 ", %08" PRIx32
                    " was written",
                    z->path, e->name, crc, e->crc);
+}
+
+/* ---- copying */
+
+struct copying {
+    const struct pp_zip *z;
+    struct pp_io_file file;
+    uint64_t at; /* all before it is written */
+    uint8_t *content;
+    uint8_t *head; /* [HEAD_MAX] */
+    uint8_t *tail; /* the directory and what follows it */
+};
+
+#define HEAD_MAX (LOCAL_BYTES + 2 * (size_t)UINT16_MAX)
+
+static void put_crc(uint8_t *p, uint32_t crc)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(crc >> 8 * i);
+}
+
+/* Copies the archive up to `end`. */
+static int copy_up_to(struct copying *c, uint64_t end)
+{
+    if (end < c->at)
+        return pp_fail(PP_EFORMAT, "%s: its entries overlap: it is damaged", c->z->path);
+    PP_TRY(pp_io_write(&c->file, c->z->at + c->at, (size_t)(end - c->at)));
+    c->at = end;
+    return 0;
+}
+
+/* Copies what follows the data of an entry: nothing, or its CRC, with or without a mark. */
+static int copy_crc_after(struct copying *c, const struct pp_zip_entry *e, uint32_t crc)
+{
+    const uint8_t *p = c->z->at + c->at;
+    uint8_t word[4];
+    if (!(little(c->z->at + e->header + 6, 2) & CRC_AFTER))
+        return 0;
+    if (lies_in(c->z, c->at, 8) && begins_with(p, 7, 8) && little(p + 4, 4) == e->crc)
+        PP_TRY(copy_up_to(c, c->at + 4));
+    else if (!lies_in(c->z, c->at, 4) || little(p, 4) != e->crc)
+        return pp_fail(PP_EFORMAT, "%s: entry %s has no CRC-32 after its data", c->z->path,
+                       e->name);
+    put_crc(word, crc);
+    c->at += sizeof(word);
+    return pp_io_write(&c->file, word, sizeof(word));
+}
+
+/* Copies an entry with what change() makes of its content. */
+static int copy_entry(struct copying *c, const struct pp_zip_entry *e,
+                      int (*change)(void *ctx, const struct pp_zip_entry *e, uint8_t *content),
+                      void *ctx)
+{
+    const uint8_t *header = c->z->at + e->header;
+    size_t head = (size_t)(e->data - header);
+    memcpy(c->content, e->data, e->stored);
+    PP_TRY(change(ctx, e, c->content));
+    uint32_t crc = compute_crc(c->content, e->stored);
+    memcpy(c->head, header, head);
+    if (!(little(header + 6, 2) & CRC_AFTER))
+        put_crc(c->head + 14, crc);
+    PP_TRY(copy_up_to(c, e->header));
+    PP_TRY(pp_io_write(&c->file, c->head, head));
+    PP_TRY(pp_io_write(&c->file, c->content, e->stored));
+    c->at += head + e->stored;
+    put_crc(c->tail + (e->directory - c->z->entries[0].directory) + 16, crc);
+    return copy_crc_after(c, e, crc);
+}
+
+/* Copies all entries in the order of their data, then the directory. */
+static int copy_entries(struct copying *c, const struct pp_zip_entry **places,
+                        int (*change)(void *ctx, const struct pp_zip_entry *e, uint8_t *content),
+                        void *ctx)
+{
+    const struct pp_zip *z = c->z;
+    size_t begin = z->n > 0 ? z->entries[0].directory : z->bytes, largest = 0;
+    for (int i = 0; i < z->n; i++) {
+        places[i] = &z->entries[i];
+        largest = PP_MAX(largest, z->entries[i].stored);
+        PP_TRY(z->entries[i].method == 0 ? pp_zip_check(z, &z->entries[i]) : 0);
+    }
+    qsort(places, (size_t)z->n, sizeof(struct pp_zip_entry *), compare_places);
+    PP_ALLOC(c->content, largest);
+    PP_ALLOC(c->head, HEAD_MAX);
+    PP_ALLOC(c->tail, z->bytes - begin);
+    memcpy(c->tail, z->at + begin, z->bytes - begin);
+    for (int i = 0; i < z->n; i++)
+        if (places[i]->method == 0)
+            PP_TRY(copy_entry(c, places[i], change, ctx));
+    PP_TRY(copy_up_to(c, begin));
+    PP_TRY(pp_io_write(&c->file, c->tail, z->bytes - begin));
+    return z->map ? pp_mapping_check(z->map) : 0;
+}
+
+int pp_zip_copy(const struct pp_zip *z, const char *path,
+                int (*change)(void *ctx, const struct pp_zip_entry *e, uint8_t *content), void *ctx)
+{
+    PP_TAKE(struct copying, c, 1);
+    PP_TAKE(const struct pp_zip_entry *, places, z->n);
+    c->z = z;
+    int rc = pp_io_create(&pp_io_system, path, &c->file);
+    if (rc == 0)
+        rc = copy_entries(c, places, change, ctx);
+    if (rc == 0)
+        rc = pp_io_commit(&c->file, NULL);
+    pp_io_abandon(&c->file);
+    pp_free(c->content);
+    pp_free(c->head);
+    pp_free(c->tail);
+    return rc;
 }

@@ -259,6 +259,14 @@ const struct pp_zip_entry *pp_zip_find(const struct pp_zip *z, const char *name)
 /* Reads a stored entry and compares it with its CRC-32. Errors: PP_EFORMAT (differs). */
 int pp_zip_check(const struct pp_zip *z, const struct pp_zip_entry *e);
 
+/* Copies an archive to `path`, byte for byte but for the content of stored entries and their CRC-32:
+ * change() may overwrite content[e->bytes], which holds the old one. Whole or not at all: on failure
+ * `path` is unchanged; the name is durable after pp_io_sync_dir() of its folder. Errors:
+ * those of pp_io_*() and of change(); PP_EFORMAT if an entry is damaged. */
+int pp_zip_copy(const struct pp_zip *z, const char *path,
+                int (*change)(void *ctx, const struct pp_zip_entry *e, uint8_t *content),
+                void *ctx);
+
 /* ---- writing JSON */
 
 /*

@@ -176,6 +176,16 @@ void pt_program_destroy(struct pt_program **p); /* accepts NULL in *p */
  * all of it. Errors: PP_EFORMAT, PP_EIO. */
 int pt_program_check(const struct pt_program *p);
 
+/*
+ * Writes a copy of the archive with other values, which torch.export.load() runs. fill() may
+ * overwrite the values of a parameter or buffer: values[elements] in its dtype, in the order of its
+ * dims without gaps, which hold the old ones. It is not called for weights with `same_as`. Whole or
+ * not at all; the name is durable after pp_io_sync_dir() of its folder. Errors: those of
+ * pp_zip_copy() and of fill(); PP_EFORMAT if the archive has no values.
+ */
+int pt_program_write(const struct pt_program *p, const char *path,
+                     int (*fill)(void *ctx, const struct pt_weight *w, void *values), void *ctx);
+
 /* Returns an argument of a node by its name; NULL if it was left out, so that its default holds. */
 const struct pt_arg *pt_arg_find(const struct pt_node *node, const char *name);
 
