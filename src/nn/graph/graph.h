@@ -13,39 +13,16 @@
 #define PPCLI_SRC_NN_GRAPH_GRAPH_H
 
 #include "archive.h"
+#include "../expr.h"
 #include "fold.h"
 #include "ppcli/dev/kernels.h"
 #include "ppcli/nn/model.h"
 #include "view.h"
 
-/* ---- programs of elementwise nodes */
-
-/* A step of a program: code and operands as of struct pp_expr_step, but a, b and c are numbers of
- * earlier steps. PP_EXPR_LOAD: a is an input of the piece. */
-struct graph_step {
-    enum pp_expr_code code;
-    int which, a, b, c;
-    float number;
-};
-
-/* How an array is addressed along the axes of a piece, in floats within a sample. */
-struct graph_operand {
-    int input; /* of the node; of the result: unused */
-    int64_t offset, stride[VIEW_AXES];
-    int table_axis; /* -1; else index i of that axis means graph.tables[table][i] */
-    int table;
-};
-
-/* One loop nest, of at most PP_AXES axes: result[axes] = program(inputs[axes]). The result's axes of stride 0 are summed. */
-struct graph_piece {
-    int n_axes;
-    int64_t size[VIEW_AXES]; /* outermost first */
-    int n_operands;
-    struct graph_operand *operands; /* owned; a step loads operand number a */
-    int n_steps;
-    struct graph_step *steps; /* owned; the last one is the result */
-    struct graph_operand result;
-};
+/* Programs of elementwise nodes, and their tables: as of expr.h. */
+#define graph_step expr_step
+#define graph_operand expr_operand
+#define graph_piece expr_piece
 
 /* ---- nodes */
 
