@@ -84,11 +84,15 @@ int lower_weight(struct lower *l, const struct pt_node *n, const char *name)
     const struct pt_arg *a = pt_arg_find(n, name);
     if (!a || a->kind != PT_TENSOR || a->value < 0)
         return -1;
-    const struct pt_value *v = &l->program->values[a->value];
-    if (v->origin != PT_FROM_WEIGHT || l->values[a->value].state == LOWERED_VIEW)
+    const struct lowered *v = &l->values[a->value];
+    int weight = v->state == LOWERED_WEIGHT ? v->weight
+                 : v->state == LOWERED_HOST && l->program->values[a->value].origin == PT_FROM_WEIGHT
+                     ? l->program->values[a->value].index
+                     : -1;
+    if (weight < 0)
         return -1;
-    const struct pt_weight *w = &l->program->weights[v->index];
-    return w->kind == PT_PARAMETER || (w->kind == PT_BUFFER && w->persistent) ? v->index : -1;
+    const struct pt_weight *w = &l->program->weights[weight];
+    return w->kind == PT_PARAMETER || (w->kind == PT_BUFFER && w->persistent) ? weight : -1;
 }
 
 const struct pt_tensor *lower_type(const struct lower *l, const struct pt_node *n, int k)
@@ -154,9 +158,9 @@ static struct view add_constant(struct lower *l, int value)
 }
 
 /* Returns a view of a new node that has a weight as an operand. */
-static struct view add_weight(struct lower *l, int value)
+static struct view add_weight(struct lower *l, int weight)
 {
-    const struct pt_tensor *type = &l->program->values[value].type;
+    const struct pt_tensor *type = &l->program->values[l->program->weights[weight].value].type;
     int64_t floats = 1;
     for (int d = 0; d < type->n_dims; d++)
         floats *= type->dims[d].n;
@@ -164,7 +168,7 @@ static struct view add_weight(struct lower *l, int value)
     if (!n)
         return (struct view){.n_dims = -1};
     n->n_weights = 1;
-    n->weights[0] = l->program->values[value].index;
+    n->weights[0] = weight;
     return view_of_value(l->graph->n_nodes - 1, type->n_dims, type->dims);
 }
 
@@ -176,7 +180,7 @@ struct view lower_value(struct lower *l, int value)
     /* Nodes of constants and weights are made for each reader: emit.c makes one of those that a
      * layer reads. */
     return v->state == LOWERED_VIEW     ? v->view
-           : v->state == LOWERED_WEIGHT ? add_weight(l, value)
+           : v->state == LOWERED_WEIGHT ? add_weight(l, v->weight)
            : v->state == LOWERED_HOST   ? add_constant(l, value)
                                         : (struct view){.n_dims = -1};
 }
@@ -217,7 +221,7 @@ void lower_set(struct lower *l, const struct pt_node *n, int k, const struct vie
                      view_text(v, text, sizeof(text)));
         return;
     }
-    l->values[n->outputs[k]] = (struct lowered){LOWERED_VIEW, *v};
+    l->values[n->outputs[k]] = (struct lowered){.state = LOWERED_VIEW, .view = *v};
 }
 
 struct view lower_copy(struct lower *l, const struct view *v)
@@ -252,194 +256,24 @@ struct view lower_with_channels(const struct view *v, int value, int64_t channel
     return to;
 }
 
-/* ---- elementwise nodes */
-
-/* Returns the places of the axes (without that of the samples) in memory, the outermost first: as in
- * the view with most elements, or in the order of the dimensions. */
-static int order_axes(int n_views, const struct view *views, enum lower_order how,
-                      int order[VIEW_AXES])
-{
-    const struct view *like = &views[0];
-    int64_t most = 0;
-    int n = 0;
-    for (int i = 0; i < n_views; i++) {
-        int64_t elements = 1;
-        for (int k = 0; k < views[i].n_axes; k++)
-            elements *= views[i].axes[k].stride ? views[i].axes[k].size : 1;
-        if (elements > most) {
-            most = elements;
-            like = &views[i];
-        }
-    }
-    for (int k = 0; k < like->n_axes; k++) {
-        int64_t stride = like->axes[k].stride < 0 ? -like->axes[k].stride : like->axes[k].stride;
-        if (like->axes[k].size == 0)
-            continue;
-        int at = n++;
-        for (; how != LOWER_IN_ORDER && stride != 0 && at > 0; at--) {
-            int64_t before = like->axes[order[at - 1]].stride;
-            before = before < 0 ? -before : before;
-            if (before == 0 || before >= stride)
-                break;
-            order[at] = order[at - 1];
-        }
-        order[at] = k;
-    }
-    return n;
-}
-
-/* Merges axis k + 1 of a piece into axis k if all arrays allow it. */
-static bool merge_piece_axes(struct graph_piece *p, int k)
-{
-    for (int i = 0; i <= p->n_operands; i++) {
-        const struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
-        if (o->stride[k] != o->stride[k + 1] * p->size[k + 1] ||
-            (o->table_axis >= 0 && (o->table_axis == k || o->table_axis == k + 1)))
-            return false;
-    }
-    p->size[k] *= p->size[k + 1];
-    for (int i = 0; i <= p->n_operands; i++) {
-        struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
-        o->stride[k] = o->stride[k + 1];
-        memmove(&o->stride[k + 1], &o->stride[k + 2],
-                (size_t)(VIEW_AXES - k - 2) * sizeof(*o->stride));
-        o->table_axis -= o->table_axis > k;
-    }
-    memmove(&p->size[k + 1], &p->size[k + 2], (size_t)(VIEW_AXES - k - 2) * sizeof(*p->size));
-    p->n_axes--;
-    return true;
-}
-
-void graph_piece_merge(struct graph_piece *p)
-{
-    for (int k = 0; k + 1 < p->n_axes;)
-        k = merge_piece_axes(p, k) ? 0 : k + 1;
-}
-
-/* Copies views until all have the same axes. */
-static bool align_views(struct lower *l, int n, struct view *views)
-{
-    for (int tries = 0; tries <= n; tries++) {
-        struct view aligned[PP_NODE_INPUTS], *at[PP_NODE_INPUTS];
-        int bad = 0;
-        for (int i = 0; i < n; i++) {
-            aligned[i] = view_merge(&views[i]);
-            at[i] = &aligned[i];
-        }
-        if (view_align(at, n, &bad)) {
-            memcpy(views, aligned, (size_t)n * sizeof(*views));
-            return true;
-        }
-        views[bad] = lower_copy(l, &views[bad]);
-        if (l->rc < 0 || l->refused)
-            return false;
-    }
-    return lower_refuse(l, "its tensors cannot be brought into one order of memory");
-}
-
-bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
-                const struct graph_step *steps, const bool *summed, enum lower_order how,
-                struct view *out)
-{
-    int order[VIEW_AXES], in[PP_NODE_INPUTS];
-    struct graph_piece p = {.result = {.table_axis = -1}};
-    pp_assert(n_views >= 1 && n_views < PP_NODE_INPUTS);
-    for (int i = 0; i < n_views; i++)
-        if (views[i].n_dims < 0 || l->rc < 0)
-            return false;
-    if (!align_views(l, n_views, views))
-        return false;
-    int n = order_axes(n_views, views, how, order);
-    PP_OWN_MEMORY struct graph_operand *operands = pp_alloc((size_t)n_views, sizeof(*operands));
-    PP_OWN_MEMORY struct graph_step *copy = pp_alloc((size_t)n_steps, sizeof(*copy));
-    PP_OWN_MEMORY struct graph_piece *piece = pp_alloc(1, sizeof(*piece));
-    if (!operands || !copy || !piece) {
-        l->rc = PP_ERESOURCE;
-        return false;
-    }
-    memcpy(copy, steps, (size_t)n_steps * sizeof(*copy));
-    /* dimension of each axis, and the result's strides */
-    int dim_of[VIEW_AXES];
-    for (int d = 0, k = 0; d < views[0].n_dims; d++)
-        for (int i = 0; i < views[0].count[d]; i++)
-            dim_of[k++] = d;
-    struct view to = views[0];
-    int64_t floats = 1;
-    to.offset = 0;
-    for (int k = 0; k < to.n_axes; k++)
-        if (to.axes[k].size == 0 && summed && summed[dim_of[k]])
-            return lower_refuse(l,
-                                "%s sums over the samples of a batch: a micro-batch has only "
-                                "some of them",
-                                l->program->nodes[l->node].target);
-    for (int i = n - 1; i >= 0; i--) {
-        struct axis *a = &to.axes[order[i]];
-        bool gone = summed && summed[dim_of[order[i]]];
-        a->stride = gone ? 0 : floats;
-        floats *= gone ? 1 : a->size;
-    }
-    p.operands = operands;
-    p.n_operands = n_views;
-    p.steps = copy;
-    p.n_steps = n_steps;
-    p.n_axes = n;
-    if (floats > INT_MAX)
-        return lower_refuse(l, "a value of more than 2^31 - 1 numbers per sample");
-    for (int i = 0; i < n_views; i++) {
-        operands[i] =
-            (struct graph_operand){.input = i, .offset = views[i].offset, .table_axis = -1};
-        in[i] = views[i].value;
-        for (int k = 0; k < n; k++)
-            operands[i].stride[k] = views[i].axes[order[k]].stride;
-    }
-    for (int k = 0; k < n; k++) {
-        p.size[k] = to.axes[order[k]].size;
-        p.result.stride[k] = to.axes[order[k]].stride;
-    }
-    graph_piece_merge(&p);
-    if (p.n_axes > PP_AXES)
-        return lower_refuse(l, "%s: a tensor with more than %d axes in memory",
-                            l->program->nodes[l->node].target, PP_AXES);
-    /* the result as a view: a summed dimension has size 1 */
-    struct view result = {.n_dims = to.n_dims};
-    for (int d = 0, k = 0; d < to.n_dims; d++) {
-        for (int i = 0; i < to.count[d]; i++, k++) {
-            if (summed && summed[d])
-                continue;
-            result.axes[result.n_axes++] = to.axes[k];
-            result.count[d]++;
-        }
-    }
-    int last = to.n_dims - 1;
-    int64_t channels = last >= 0 && !(summed && summed[last]) && !view_has_batch(&to, last)
-                           ? view_size(&to, last).n
-                           : 1;
-    struct graph_node *node =
-        lower_add(l, GRAPH_EXPR, n_views, in, lower_shape(floats / channels, channels));
-    if (!node)
-        return false;
-    result.value = l->graph->n_nodes - 1;
-    *piece = p;
-    node->pieces = piece;
-    node->n_pieces = 1;
-    operands = NULL;
-    copy = NULL;
-    piece = NULL;
-    *out = result;
-    return true;
-}
-
 /* ---- the program */
 
-static const struct lowering *find_lowering(const char *target)
+const struct lowering *lower_find(const char *target)
 {
-    static const struct lowering *const tables[] = {lowerings_of_views, lowerings_of_elements,
-                                                    lowerings_of_ops,   lowerings_of_windows,
-                                                    lowerings_of_norms, lowerings_of_attention};
-    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
-        for (const struct lowering *row = tables[t]; row->target; row++)
-            if (strcmp(row->target, target) == 0)
-                return row;
+    static const struct lowering *const tables[] = {
+        lowerings_of_views, lowerings_of_moves,   lowerings_of_elements, lowerings_of_sums,
+        lowerings_of_ops,   lowerings_of_windows, lowerings_of_norms,    lowerings_of_attention};
+    char plain[96];
+    bool writes = lower_writes(target);
+    for (int tries = 0; tries <= writes; tries++) {
+        for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+            for (const struct lowering *row = tables[t]; row->target; row++)
+                if (strcmp(row->target, tries == 0 ? target : plain) == 0)
+                    return row;
+        /* "aten.add_.Tensor" is "aten.add.Tensor" */
+        size_t name = strcspn(target, ".") + 1, at = name + strcspn(target + name, ".") - 1;
+        snprintf(plain, sizeof(plain), "%.*s%s", (int)at, target, target + at + 1);
+    }
     return NULL;
 }
 
@@ -457,6 +291,29 @@ static bool lacks_input(const struct lower *l, const struct pt_node *n)
     return false;
 }
 
+/* Returns whether each result has the samples in one dimension at most, as whole multiples. */
+static bool keeps_samples_apart(struct lower *l, const struct pt_node *n)
+{
+    for (int k = 0; k < n->n_outputs; k++) {
+        int batches = 0;
+        const struct pt_tensor *type = n->outputs[k] >= 0 ? lower_type(l, n, k) : NULL;
+        for (int d = 0; type && d < type->n_dims; d++) {
+            batches += type->dims[d].batch;
+            if (type->dims[d].n < 0)
+                return lower_refuse(l,
+                                    "%s: its result has a size that is no whole multiple of the "
+                                    "number of samples",
+                                    n->target);
+        }
+        if (batches > 1)
+            return lower_refuse(l,
+                                "%s: its result has a number for each two samples of a batch: a "
+                                "micro-batch has only some of them",
+                                n->target);
+    }
+    return true;
+}
+
 static int lower_node(struct lower *l, int node)
 {
     const struct pt_node *n = &l->program->nodes[node];
@@ -471,16 +328,26 @@ static int lower_node(struct lower *l, int node)
         l->graph->n_folded++;
         return 0;
     }
-    const struct lowering *row = find_lowering(n->target);
+    const struct lowering *row = lower_find(n->target);
+    if (lower_is_count(l, n)) { /* the op of batch norm counts by itself */
+        l->graph->n_folded++;
+        return 0;
+    }
     if (!row) {
         lower_refuse(l, "%s is none of the operators that ppcli knows (ppcli keys --operators)",
                      n->target);
         return l->rc;
     }
-    if (lacks_input(l, n))
+    if (lacks_input(l, n)) {
+        if (lower_writes(n->target))
+            lower_write(l, n);
         return 0;
+    }
     int before = l->graph->n_nodes;
-    row->lower(l, n, row);
+    if (keeps_samples_apart(l, n))
+        row->lower(l, n, row);
+    if (lower_writes(n->target))
+        lower_write(l, n);
     if (l->graph->n_nodes == before)
         l->graph->n_views++;
     else if (row->general)
@@ -546,7 +413,7 @@ static int lower_input(struct lower *l, const char *name, int value,
     if (!node)
         return PP_ERESOURCE;
     node->source = -1;
-    l->values[value] = (struct lowered){LOWERED_VIEW, v};
+    l->values[value] = (struct lowered){.state = LOWERED_VIEW, .view = v};
     return 0;
 }
 
@@ -557,7 +424,9 @@ static int lower_origins(struct lower *l, const struct pp_data_input *data)
     int input = -1;
     for (int i = 0; i < p->n_values; i++)
         if (p->values[i].origin == PT_FROM_WEIGHT)
-            l->values[i].state = fold_knows(l->folder, i) ? LOWERED_HOST : LOWERED_WEIGHT;
+            l->values[i] =
+                (struct lowered){.state = fold_knows(l->folder, i) ? LOWERED_HOST : LOWERED_WEIGHT,
+                                 .weight = p->values[i].index};
     for (int i = 0; i < p->n_inputs; i++) {
         if (p->inputs[i].value < 0)
             continue;
@@ -618,6 +487,7 @@ static void destroy_lower(struct lower *l)
 {
     folder_destroy(&l->folder);
     pp_free(l->values);
+    pp_free(l->aliases);
 }
 
 int graph_lower(const struct pt_program *p, const struct pp_data_input *data, struct graph **out)
@@ -630,6 +500,7 @@ int graph_lower(const struct pt_program *p, const struct pp_data_input *data, st
     g->program = p;
     l.graph = g;
     PP_TRY(folder_create(p, &l.folder));
+    PP_TRY(lower_find_aliases(&l));
     PP_TRY(lower_origins(&l, data));
     for (int i = 0; i < p->n_nodes; i++)
         PP_TRY(lower_node(&l, i));

@@ -10,20 +10,29 @@ struct lowered {
     enum {
         LOWERED_NOT,    /* not yet, or a problem */
         LOWERED_HOST,   /* known: the folder has it */
-        LOWERED_WEIGHT, /* a parameter or buffer that nobody changed */
+        LOWERED_WEIGHT, /* a parameter or buffer as a whole, that nobody changed */
         LOWERED_VIEW
     } state;
+    int weight; /* of the program */
     struct view view;
+};
+
+/* Whose memory a value of the program has, for operators that write in place. */
+struct aliasing {
+    int root;        /* the value that was made with this memory */
+    int perhaps;     /* of a root: may have the memory of this value; -1: of none */
+    int last_reader; /* node; n_nodes: the program's output; -1: none */
 };
 
 struct lower {
     const struct pt_program *program;
     struct folder *folder;
     struct graph *graph;
-    struct lowered *values; /* [program->n_values] */
-    int node;               /* of the program: the one that is being lowered */
-    int rc;                 /* the first failure that is not a problem of the program */
-    bool refused;           /* this node has a problem */
+    struct lowered *values;   /* [program->n_values] */
+    struct aliasing *aliases; /* [program->n_values] */
+    int node;                 /* of the program: the one that is being lowered */
+    int rc;                   /* the first failure that is not a problem of the program */
+    bool refused;             /* this node has a problem */
 };
 
 /* A row of the table of operators. */
@@ -32,6 +41,15 @@ struct lowering {
     void (*lower)(struct lower *l, const struct pt_node *n, const struct lowering *row);
     int which;    /* for handlers of several operators */
     bool general; /* not one of the fast ops, for explain */
+    /* The result is a view of the first tensor: always, or, where PyTorch may copy, perhaps. */
+    enum {
+        LOWER_NEW,
+        LOWER_ALIAS,
+        LOWER_MAYBE_ALIAS
+    } memory;
+    /* lower_formula.c: names of arguments, each with the number that it is if it is left out, and the
+     * result, where the first argument is a, the second one b .. */
+    const char *arguments, *formula;
 };
 
 /* A row: its target, its handler, then other members with their names. */
@@ -40,10 +58,14 @@ struct lowering {
         .target = (word), .lower = __VA_ARGS__                                                     \
     }
 
-/* The tables, each ended by a row without target: views and moves, elements and sums, ops with
- * weights, windows over images, norms, attention. */
-extern const struct lowering lowerings_of_views[], lowerings_of_elements[], lowerings_of_ops[],
-    lowerings_of_windows[], lowerings_of_norms[], lowerings_of_attention[];
+/* The tables, each ended by a row without target. A row without the "_" of an operator that writes
+ * in place serves it too. */
+extern const struct lowering lowerings_of_views[], lowerings_of_moves[], lowerings_of_elements[],
+    lowerings_of_sums[], lowerings_of_ops[], lowerings_of_windows[], lowerings_of_norms[],
+    lowerings_of_attention[];
+
+/* Returns the row of an operator, NULL: there is none. */
+const struct lowering *lower_find(const char *target);
 
 /* Records that this node is not taken: what was found and what would work, without the module and
  * the line, which are added. Always returns false. */
@@ -65,6 +87,10 @@ int lower_dim(const struct pt_node *n, const char *name, int64_t otherwise, int 
 
 /* As lower_tensor(), but the value has rows: what no sample changes is copied for each. */
 struct view lower_samples(struct lower *l, const struct pt_node *n, const char *name);
+
+/* Reads a dimension argument, one or a list, of a tensor with n_dims dimensions: sets out[] to the
+ * dimensions in the order given and returns their number; none given: all of them. */
+int lower_dims(const struct pt_node *n, const char *name, int n_dims, int out[PT_DIMS]);
 
 /* Returns the weight of a tensor argument that is a parameter or a saved buffer as a whole,
  * unchanged; -1: it is not. */
@@ -94,6 +120,15 @@ struct view lower_constant(struct lower *l, const struct fold_constant *c);
  * [positions][channels of the last dimension]. */
 struct view lower_rows(struct lower *l, const struct view *v);
 
+/* As view_narrow(), view_reshape() and view_expand(), but what memory does not allow is copied first.
+ * Return false, and leave *out alone, after a failure or a problem. *out may be *v. */
+bool lower_narrow(struct lower *l, const struct view *v, int dim, int64_t start, int64_t length,
+                  int64_t step, struct view *out);
+bool lower_reshape(struct lower *l, const struct view *v, int n_dims, const struct pt_size *dims,
+                   struct view *out);
+bool lower_expand(struct lower *l, const struct view *v, int n_dims, const struct pt_size *dims,
+                  struct view *out);
+
 /* Returns the shape in memory of `positions` rows of `channels`: flat if positions is 1. */
 struct pp_shape lower_shape(int64_t positions, int64_t channels);
 
@@ -117,5 +152,56 @@ enum lower_order {
 bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
                 const struct graph_step *steps, const bool *summed, enum lower_order how,
                 struct view *out);
+
+/* An operand of a formula: a number, or a view. */
+struct lower_operand {
+    bool is_number;
+    double number;
+    struct view view;
+};
+
+/* Reads an argument that is a number, a tensor, or left out or None: `otherwise` then. A constant
+ * tensor of one number is a number. */
+struct lower_operand lower_operand(struct lower *l, const struct pt_node *n, const char *name,
+                                   double otherwise);
+
+/* Adds a node that computes a formula, as lower_expr() does. Operand i is the letter 'a' + i; one is
+ * a view at least, and all views have the same dimensions. */
+bool lower_compute(struct lower *l, const char *formula, int n_operands,
+                   const struct lower_operand *operands, const bool *summed, struct view *out);
+
+/* Handler of rows with arguments and formula. */
+void lower_formula(struct lower *l, const struct pt_node *n, const struct lowering *row);
+
+/* What one piece of a moving node copies: `to` is a part of the result, with the same dimensions. If
+ * table_dim >= 0, index i of that dimension reads from.axes[..].stride * table[i]: one axis. */
+struct lower_part {
+    struct view from, to;
+    int table_dim, table;
+};
+
+/* Returns a view of a new value with the dimensions `dims`, one axis for each; its memory follows
+ * the order of `like`, which has dimensions like these but for their sizes. */
+struct view lower_layout(const struct view *like, int n_dims, const struct pt_size *dims);
+
+/* Adds a node that copies parts into a value with the memory `layout`, which each part's `to` is a
+ * part of; `fill` is where none is. Returns as lower_expr(). */
+bool lower_move(struct lower *l, const struct view *layout, float fill, int n_parts,
+                struct lower_part *parts, struct view *out);
+
+/* ---- writing in place: lower_write.c */
+
+/* Finds whose memory each value has. */
+int lower_find_aliases(struct lower *l);
+
+/* Returns whether an operator writes its first tensor: its name ends with "_". */
+bool lower_writes(const char *target);
+
+/* Returns whether the node counts in a buffer without dimensions: num_batches_tracked. */
+bool lower_is_count(const struct lower *l, const struct pt_node *n);
+
+/* The node has written its first argument, and its result is known: later readers of that argument,
+ * and of its views, see what was written. */
+void lower_write(struct lower *l, const struct pt_node *n);
 
 #endif
