@@ -107,7 +107,7 @@ static int add_random_step(struct sample *s, struct pp_expr *e)
                                                PP_EXPR_MIN};
     static const enum pp_expr_code of_inputs[] = {PP_EXPR_LT, PP_EXPR_LE, PP_EXPR_EQ};
     static const enum pp_expr_code of_positive[] = {PP_EXPR_SQRT, PP_EXPR_RSQRT, PP_EXPR_LOG,
-                                                    PP_EXPR_POW};
+                                                    PP_EXPR_LOG1P, PP_EXPR_POW};
     int a = (int)draw(s, (uint32_t)e->n_steps), b = (int)draw(s, (uint32_t)e->n_steps);
     int in = (int)draw(s, (uint32_t)e->n_in), in2 = (int)draw(s, (uint32_t)e->n_in);
     float number = (float)draw(s, 5) / 4 - 0.5f;
@@ -121,7 +121,7 @@ static int add_random_step(struct sample *s, struct pp_expr *e)
     if (kind == 5)
         return add_step(e, PP_EXPR_SELECT, in, left, right, number);
     if (kind == 6)
-        return add_step(e, of_positive[draw(s, 4)], make_positive(e, a), 0, 0, number * 4);
+        return add_step(e, of_positive[draw(s, 5)], make_positive(e, a), 0, 0, number * 4);
     if (kind == 7)
         return add_step(e, PP_EXPR_DIV, left, make_positive(e, b), 0, number);
     if (kind == 8) {
@@ -130,9 +130,9 @@ static int add_random_step(struct sample *s, struct pp_expr *e)
         return to;
     }
     to = add_step(e, of_two[draw(s, 5)], left, right, 0, number);
-    return draw(s, 4) == 0
-               ? add_step(e, PP_EXPR_EXP, add_step(e, PP_EXPR_TANH, to, 0, 0, 0), 0, 0, 0)
-               : to;
+    return draw(s, 4) == 0 ? add_step(e, flip(s) ? PP_EXPR_EXP : PP_EXPR_EXPM1,
+                                      add_step(e, PP_EXPR_TANH, to, 0, 0, 0), 0, 0, 0)
+                           : to;
 }
 
 /* The gelu of GPT-2, written out. */

@@ -498,11 +498,13 @@ static struct held hold_step(const struct pp_expr_step *s, struct held a, struct
         steepest = 6 * fmax(a.most, 1);
         break;
     case PP_EXPR_EXP: /* of a tanh */
+    case PP_EXPR_EXPM1:
         most = steepest = 3;
         break;
     case PP_EXPR_SQRT:
     case PP_EXPR_RSQRT:
     case PP_EXPR_LOG:
+    case PP_EXPR_LOG1P:
     case PP_EXPR_ACT:
     case PP_EXPR_NEG:
     case PP_EXPR_ABS:

@@ -50,6 +50,21 @@ TEST(exp_is_exact_to_the_last_place_or_so)
     assert_true(isnan(mathf_exp(NAN)));
 }
 
+TEST(expm1_and_log1p_are_exact_to_four_places_near_0_too)
+{
+    double most = worst(mathf_expm1, expm1, 1e-20f, 88.7f);
+    print_message("# expm1: %.2f ulp\n", most);
+    assert_true(most < 4);
+    assert_true(mathf_expm1(-INFINITY) == -1 && isinf(mathf_expm1(INFINITY)));
+    assert_true(isnan(mathf_expm1(NAN)));
+    most = worst(mathf_log1p, log1p, 1e-20f, 0.999f);
+    print_message("# log1p: %.2f ulp\n", most);
+    assert_true(most < 4);
+    assert_true(mathf_log1p(0) == 0 && isinf(mathf_log1p(-1)) && isinf(mathf_log1p(INFINITY)));
+    assert_true(fabsf(mathf_log1p(1e6f) - 13.815512f) < 2e-6f);
+    assert_true(isnan(mathf_log1p(NAN)) && isnan(mathf_log1p(-2)));
+}
+
 TEST(tanh_is_exact_to_two_places)
 {
     double most = worst(mathf_tanh, tanh, 1e-20f, 100);

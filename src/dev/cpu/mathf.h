@@ -22,7 +22,7 @@ union float_bits {
  * uses exp(x) = 2^n * exp(r) with n = round(x / ln 2); adding 1.5 * 2^23 rounds to an integer
  * and leaves it in the low bits of the sum. Below -87.3, where the result would be denormal, it
  * is 0. */
-static inline float mathf_exp_near_0(float r)
+static inline float mathf_expm1_near_0(float r)
 {
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -30,7 +30,12 @@ static inline float mathf_exp_near_0(float r)
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    return p * (r * r) + r + 1.0f;
+    return p * (r * r) + r;
+}
+
+static inline float mathf_exp_near_0(float r)
+{
+    return mathf_expm1_near_0(r) + 1.0f;
 }
 
 static inline float mathf_exp(float x)
@@ -151,6 +156,22 @@ static inline float mathf_log(float x)
     y = x < 0x1p-126f ? -INFINITY : y;
     y = x < INFINITY ? y : x; /* and a NaN */
     return x < 0 ? NAN : y;
+}
+
+/* Computes exp(x) - 1. */
+static inline float mathf_expm1(float x)
+{
+    float near_0 = mathf_expm1_near_0(mathf_hold(x, 0.35f)), far = mathf_exp(x) - 1.0f;
+    return fabsf(x) < 0.35f ? near_0 : far;
+}
+
+/* Computes log(1 + x): the logarithm of the rounded sum, times what the rounding left out (Kahan). */
+static inline float mathf_log1p(float x)
+{
+    float u = 1.0f + x, d = u - 1.0f;
+    float y = mathf_log(u) * (x / d);
+    y = d == 0.0f ? x : y;
+    return u < INFINITY ? y : u;
 }
 
 union double_bits {
