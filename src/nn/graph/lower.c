@@ -301,7 +301,7 @@ static bool keeps_samples_apart(struct lower *l, const struct pt_node *n)
             batches += type->dims[d].batch;
             if (type->dims[d].n < 0)
                 return lower_refuse(l,
-                                    "%s: its result has a size that is no whole multiple of the "
+                                    "%s: its result has a size that is not a whole multiple of the "
                                     "number of samples",
                                     n->target);
         }

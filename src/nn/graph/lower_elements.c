@@ -136,7 +136,7 @@ static void lower_power(struct lower *l, const struct pt_node *n, const struct l
                   {4, "(a * a) * (a * a)"}};
     struct lower_operand e = lower_operand(l, n, "exponent", 1);
     if (!e.is_number) {
-        lower_refuse(l, "%s with an exponent that is no constant: write exp(exponent * log(x))",
+        lower_refuse(l, "%s with an exponent that is not a constant: write exp(exponent * log(x))",
                      n->target);
         return;
     }

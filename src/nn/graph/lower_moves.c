@@ -220,7 +220,7 @@ static void lower_pad(struct lower *l, const struct pt_node *n, const struct low
     if (v.n_dims < 0)
         return;
     if (!pad || pad->kind != PT_INTS || pad->n > 2 * v.n_dims || pad->n % 2) {
-        lower_refuse(l, "%s: its argument pad is no list of sizes", n->target);
+        lower_refuse(l, "%s: its argument pad is not a list of sizes", n->target);
         return;
     }
     for (int i = 0; i + 1 < pad->n; i += 2) {
