@@ -329,9 +329,34 @@ static void take_tokenizer(const struct from *f)
     }
 }
 
+/* Takes the keys that a PyTorch archive defines; returns false if model.from names none. */
+static bool take_archive(struct from *f)
+{
+    static const char ending[] = ".pt2";
+    size_t n = strlen(f->cfg->model.from), end = sizeof(ending) - 1;
+    char text[32];
+    int positions;
+    if (n < end || strcmp(f->cfg->model.from + n - end, ending) != 0)
+        return false;
+    snprintf(f->file, sizeof(f->file), "%s", f->cfg->model.from);
+    if (pp_archive_positions(f->file, &positions) < 0) {
+        pp_config_problem(f->cfg, KEY, KEY ": %s", pp_error_get()->text);
+        return true;
+    }
+    take_key(f, "its kind", "model.type", "graph", false);
+    snprintf(text, sizeof(text), "%d", positions);
+    if (positions > 0)
+        take_key(f, "the tokens of a sample", "model.block_size", text, false);
+    return true;
+}
+
 void pp_hf_config(struct pp_config *cfg, const struct pp_names *names)
 {
     struct from f = {.cfg = cfg, .names = names};
+    if (take_archive(&f)) {
+        pp_error_clear();
+        return;
+    }
     read_config_json(&f);
     take_tokenizer(&f);
     pp_error_clear();

@@ -341,7 +341,7 @@ static void mark_unread(struct pp_config *cfg)
 }
 
 /* Sets the keys of the model from the folder that model.from names, and empties model.from, because
- * the keys have its values now. */
+ * the keys have its values now. A PyTorch archive stays: it is the model. */
 static void read_foreign(struct pp_config *cfg, const struct pp_names *names)
 {
     if (!names || !names->from || cfg->model.from[0] == '\0' ||
@@ -351,6 +351,8 @@ static void read_foreign(struct pp_config *cfg, const struct pp_names *names)
     names->from(cfg, names);
     if (pp_config_problem_count(cfg) > before)
         mark_unread(cfg);
+    if (strcmp(cfg->model.type, "graph") == 0) /* the model is the file */
+        return;
     cfg->model.from[0] = '\0';
     cfg->model.is_foreign = true;
 }

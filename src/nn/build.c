@@ -257,6 +257,8 @@ int build_begin(struct builder *b, struct pp_shape input)
 static int slide_window(const struct window *w, int n, int *pad)
 {
     int out = (n + 2 * w->pad - w->kernel) / w->stride + 1;
+    if (w->ceil && (out - 1) * w->stride + w->kernel < n + 2 * w->pad)
+        out += out * w->stride < n + w->pad; /* as PyTorch: it begins before the end */
     *pad = w->pad;
     if (w->pad == PAD_SAME) { /* as in TensorFlow: an odd padding has its extra zero at the end */
         out = (n + w->stride - 1) / w->stride;

@@ -47,6 +47,7 @@ static int create_model(const struct pp_config *cfg, const struct pp_data_input 
     PP_ALLOC(m, 1);
     struct builder how = {.m = m,
                           .cfg = cfg,
+                          .data = data,
                           .cached = cached,
                           .classes = cfg->model.classes > 0 ? cfg->model.classes : data->classes,
                           .vocabulary =

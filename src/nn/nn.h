@@ -18,6 +18,7 @@
 struct builder {
     struct pp_model *m; /* incomplete */
     const struct pp_config *cfg;
+    const struct pp_data_input *data;
     int classes, vocabulary;        /* as the data or the config give them; 0: unknown */
     int cached;                     /* positions that attention keeps to generate text; else 0 */
     int rc;                         /* the first failure */
@@ -71,6 +72,7 @@ struct window {
     int kernel, stride;
     int pad; /* zeros around the image; PAD_SAME: as many as give ceil(pixels / stride) outputs */
     int groups;
+    bool ceil; /* a last window that is partly after the image counts: of max pools */
 };
 #define PAD_SAME (-1)
 

@@ -261,7 +261,7 @@ struct pp_config {
     struct {
 #include "ppcli/conf/keys_model.def"
         /* the tokens come from model.from's tokenizer. (model.from itself is empty once the other
-         * keys are set from it.) */
+         * keys are set from it, unless it is the model: an archive.) */
         bool is_foreign;
     } model;
     struct {

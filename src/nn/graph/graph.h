@@ -168,8 +168,19 @@ int graph_choose_layers(struct graph *g);
 /* fuse.c: replaces nodes of a layer by faster ones that compute the same. */
 int graph_fuse(struct graph *g);
 
-/* emit.c: calls the builder for each node. */
+/* Initial values of a weight of the archive. */
+struct graph_initial {
+    struct pp_given given;
+    const struct pt_weight *weight;
+};
+
+/* initial.c: makes the initial values of all weights of a program, which must outlive *out. Memory
+ * of pp_alloc(). Errors: PP_ERESOURCE. */
+int graph_initial_create(const struct pt_program *p, struct graph_initial **out);
+
+/* emit.c: calls the builder for each node; returns the value of the output. The model reads g and
+ * initial[weights of the program] as long as it exists. Errors: those of the builder. */
 struct builder;
-int graph_emit(const struct graph *g, struct builder *b);
+int graph_emit(const struct graph *g, const struct graph_initial *initial, struct builder *b);
 
 #endif

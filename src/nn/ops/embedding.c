@@ -81,8 +81,8 @@ int embedding(struct builder *b, const char *name, int x, int vocabulary, int ch
               const char *tokens, const char *positions)
 {
     const struct pp_shape from = *shape_of(b, x);
-    pp_assert(b->rc < 0 || (from.n == 1 && x == 0));
-    b->m->tokens = true;
+    pp_assert(b->rc < 0 || from.n == 1);
+    b->m->tokens = b->m->tokens || x == 0;
     int T = from.dims[0];
     struct pp_node *n =
         add_node(b, &op_embedding, name, x, -1, (struct pp_shape){2, {T, channels_out, 1}});

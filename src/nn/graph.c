@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models that people bring: the PyTorch program that model.from names, see graph/graph.h. */
+#include "graph/graph.h"
+
+#include <limits.h>
+
+#include "nn.h"
+#include "ppcli/base/base.h"
+
+/* What a model keeps of its archive: initial values and constants. */
+struct archive {
+    struct pt_program *program;
+    struct graph *graph;
+    struct graph_initial *initial;
+};
+
+static void free_archive(void *owned)
+{
+    struct archive *a = owned;
+    graph_destroy(a->graph);
+    pp_free(a->initial);
+    pt_program_destroy(&a->program);
+    pp_free(a);
+}
+
+/* The shape of a sample is the program's. */
+static struct pp_shape input(const struct pp_config *cfg)
+{
+    return (struct pp_shape){0};
+}
+
+/* Fails with the first thing that ppcli does not take. */
+static int report_problems(const struct graph *g)
+{
+    const struct graph_problem *p = g->problems;
+    const struct pt_node *n = &g->program->nodes[p->source];
+    char more[96] = "";
+    if (g->n_problems > 1)
+        snprintf(more, sizeof(more), "; and %d more: ppcli explain shows them", g->n_problems - 1);
+    return pp_fail(PP_ECONFIG, "%s: %s%s%s%s%s%s%s", g->program->file, n->path,
+                   n->path[0] ? ": " : "", p->text, n->source[0] ? "\n  " : "", n->source,
+                   n->code[0] ? ":  " : "", n->code);
+}
+
+static int make_graph(struct builder *b, struct archive *a)
+{
+    const char *file = b->cfg->model.from;
+    if (!file[0])
+        return pp_fail(PP_ECONFIG, "model.from names no archive: type = graph needs one");
+    PP_TRY(pt_program_read(file, &a->program));
+    PP_TRY(graph_initial_create(a->program, &a->initial));
+    PP_TRY(graph_lower(a->program, b->data, &a->graph));
+    if (a->graph->n_problems > 0)
+        return report_problems(a->graph);
+    PP_TRY(graph_choose_layers(a->graph));
+    if (b->cfg->model.fuse)
+        PP_TRY(graph_fuse(a->graph));
+    return 0;
+}
+
+static int build(struct builder *b, int x)
+{
+    struct archive *a = pp_alloc(1, sizeof(*a));
+    if (!a) {
+        b->rc = PP_ERESOURCE;
+        return 0;
+    }
+    b->m->owned = a;
+    b->m->free_owned = free_archive;
+    int y = make_graph(b, a);
+    y = y < 0 ? y : graph_emit(a->graph, a->initial, b);
+    b->rc = y < 0 && b->rc == 0 ? y : b->rc;
+    return y;
+}
+
+int pp_archive_positions(const char *file, int *out)
+{
+    PP_OWN(pt_program_destroy) struct pt_program *p = NULL;
+    PP_TRY(pt_program_read(file, &p));
+    *out = 0;
+    for (int i = 0; i < p->n_inputs; i++) {
+        const struct pt_tensor *t =
+            p->inputs[i].value < 0 ? NULL : &p->values[p->inputs[i].value].type;
+        if (t && t->dtype == PT_I64 && t->n_dims == 2 && t->dims[1].n > 0 && t->dims[1].n < INT_MAX)
+            *out = (int)t->dims[1].n;
+    }
+    return 0;
+}
+
+const struct model_builder model_graph = {.name = "graph", .input = input, .build = build};

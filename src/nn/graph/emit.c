@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls the builder for each node of a graph, layer by layer. A value that no sample changes
+ * (weights and constants as operands, and what is computed of them alone) is made in each layer that
+ * reads it, so that one value crosses from layer to layer.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "../model.h"
+#include "../nn.h"
+#include "graph.h"
+#include "ppcli/base/base.h"
+
+struct emitter {
+    const struct graph *g;
+    const struct pt_program *p;
+    const struct graph_initial *initial;
+    struct builder *b;
+    int layer;
+    int *values;  /* [nodes] of the model; -1: not made */
+    int *layers;  /* [nodes] layer in which a node that no sample changes was made last */
+    int *holders; /* [weights] first parameter with this storage; -1: none */
+    int *uses;    /* [modules of the program] nodes with random numbers so far */
+};
+
+/* ---- values */
+
+static int emit_node(struct emitter *e, int node);
+
+/* Returns the value of the model for input k of a node, with this shape. */
+static int input_of(struct emitter *e, const struct graph_node *n, int k, struct pp_shape shape)
+{
+    int node = n->in[k];
+    const struct graph_node *from = &e->g->nodes[node];
+    bool made = e->values[node] >= 0 && (from->rows || e->layers[node] == e->layer);
+    int x = made ? e->values[node] : emit_node(e, node);
+    if (e->b->rc < 0)
+        return 0;
+    pp_assert(pp_shape_floats(&e->b->m->values[x]) == pp_shape_floats(&shape));
+    e->b->m->values[x] = shape; /* ops look at shapes; memory is the same */
+    return x;
+}
+
+/* Returns the shape of rows of channels. */
+static struct pp_shape rows_shape(int positions, int64_t channels)
+{
+    return positions == 1 ? pp_shape_flat((int)channels)
+                          : (struct pp_shape){2, {positions, (int)channels, 1}};
+}
+
+static struct pp_shape like_rows(const struct graph_node *n)
+{
+    return rows_shape(n->positions, (int64_t)pp_shape_floats(&n->shape) / n->positions);
+}
+
+/* ---- parameters */
+
+/* Returns whether two parameters have their floats in the same order. */
+static bool same_order(const struct pp_param *a, const struct pp_param *b)
+{
+    return a->transposed == b->transposed && (a->n_dims == 4) == (b->n_dims == 4) &&
+           memcmp(&a->columns, &b->columns, sizeof(a->columns)) == 0;
+}
+
+/* Makes a parameter the weight w of the archive: its name, shape, values, and whether it learns. */
+static void set_param(struct emitter *e, int param, int weight)
+{
+    struct pp_param *p = &e->b->m->params[param];
+    const struct pt_weight *w = &e->p->weights[weight];
+    if (strlen(w->name) >= sizeof(p->name)) {
+        refuse(e->b, "%s: a name of more than %zu bytes: %s", e->p->file, sizeof(p->name) - 1,
+               w->name);
+        return;
+    }
+    snprintf(p->name, sizeof(p->name), "%s", w->name);
+    if (p->kind != PP_PARAM_BUFFER && !w->requires_grad)
+        p->kind = PP_PARAM_FROZEN;
+    if (w->bytes > 0) {
+        p->init = PP_INIT_GIVEN;
+        p->given = &e->initial[weight].given;
+    }
+    bool in_order = !p->transposed && p->n_dims != 4 && p->columns.n == 0;
+    bool same = w->n_dims == p->n_dims;
+    for (int d = 0; d < w->n_dims && same && in_order; d++)
+        same = w->dims[d] == p->dims[d];
+    if (!same && !in_order) {
+        refuse(e->b, "%s: %s is used as a matrix whose order in memory is another one than its own",
+               e->p->file, w->name);
+        return;
+    }
+    if (!same && !pp_param_is_count(p)) {
+        p->reshaped = true;
+        p->n_file_dims = w->n_dims;
+        for (int d = 0; d < w->n_dims; d++)
+            p->file_dims[d] = (int)w->dims[d];
+    }
+    int root = weight;
+    while (e->p->weights[root].same_as >= 0)
+        root = e->p->weights[root].same_as;
+    int owner = e->holders[root];
+    e->holders[root] = owner < 0 ? param : owner;
+    if (owner < 0)
+        return;
+    const struct pp_param *first = &e->b->m->params[owner];
+    if (p->kind == PP_PARAM_BUFFER || first->kind == PP_PARAM_BUFFER)
+        refuse(e->b,
+               "%s: the running statistics %s belong to two batch norms, or to one that is "
+               "used twice",
+               e->p->file, w->name);
+    else if (!same_order(first, p))
+        refuse(e->b, "%s: %s is used in two ways that need another order in memory", e->p->file,
+               w->name);
+    else
+        pp_model_tie(e->b->m, owner, param);
+}
+
+/* Gives the parameters of the last node the weights of n, in their order. */
+static void set_params(struct emitter *e, const struct graph_node *n)
+{
+    if (e->b->rc < 0)
+        return;
+    const struct pp_node *node = &e->b->m->nodes[e->b->m->n_nodes - 1];
+    int first = node->first_param, k = 0;
+    for (int i = 0; i < n->n_weights && e->b->rc == 0; i++) {
+        if (n->weights[i] >= 0) {
+            pp_assert(k < node->n_params);
+            set_param(e, first + k, n->weights[i]);
+        }
+        k += n->weights[i] >= 0 || n->kind == GRAPH_BATCH_NORM;
+    }
+}
+
+/* Returns a parameter of the last node; NULL after a failure. */
+static struct pp_param *param_of_last(struct emitter *e, int k)
+{
+    const struct pp_model *m = e->b->m;
+    return e->b->rc < 0 ? NULL : &m->params[m->nodes[m->n_nodes - 1].first_param + k];
+}
+
+/* ---- nodes, by kind; `name` is the module's */
+
+static int emit_linear(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int64_t in = graph_floats(e->g, n->in[0]) / n->positions;
+    int x = input_of(e, n, 0, rows_shape(n->positions, in));
+    const struct linear_piece piece = {"weight", n->bias ? "bias" : NULL, n->channels};
+    int y = linear_pieces(e->b, name, x, 1, &piece, n->activation);
+    struct pp_param *w = param_of_last(e, 0);
+    if (w) {
+        w->transposed = n->transposed;
+        w->columns = n->columns;
+    }
+    return y;
+}
+
+static int emit_pieces(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    struct linear_piece pieces[8];
+    int64_t in = graph_floats(e->g, n->in[0]) / n->positions;
+    int x = input_of(e, n, 0, rows_shape(n->positions, in));
+    int count = n->bias ? n->n_weights / 2 : n->n_weights;
+    for (int i = 0; i < count; i++)
+        pieces[i] = (struct linear_piece){"weight", n->bias ? "bias" : NULL, n->piece[i]};
+    int y = linear_pieces(e->b, name, x, count, pieces, n->activation);
+    for (int i = 0; i < count && e->b->rc == 0; i++)
+        param_of_last(e, i)->transposed = n->transposed;
+    return y;
+}
+
+static int emit_cross(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int64_t in = graph_floats(e->g, n->in[0]) / n->positions;
+    struct pp_shape text = {2, {n->positions, (int)in, 1}};
+    int q = input_of(e, n, 0, text), kv = input_of(e, n, 1, text);
+    return cross_linear(e->b, name, q, kv, n->channels);
+}
+
+static int emit_conv(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    const struct window w = {n->window.kernel, n->window.stride, n->window.pad, n->window.groups,
+                             false};
+    int x = input_of(e, n, 0, n->window.image);
+    return conv2d(e->b, name, x, n->channels, &w, n->bias, n->activation == PP_ACT_RELU);
+}
+
+static int emit_batch_norm(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int x = input_of(e, n, 0, like_rows(n));
+    int residual = n->n_in > 1 ? input_of(e, n, 1, like_rows(n)) : -1;
+    return batch_norm(e->b, name, x, residual, n->eps, n->momentum, n->activation == PP_ACT_RELU);
+}
+
+static int emit_group_norm(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int x = input_of(e, n, 0, like_rows(n));
+    int residual = n->n_in > 1 ? input_of(e, n, 1, like_rows(n)) : -1;
+    return group_norm(e->b, name, x, residual, n->groups, n->eps, n->activation == PP_ACT_RELU);
+}
+
+static int emit_layer_norm(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    return layer_norm(e->b, name, input_of(e, n, 0, like_rows(n)), n->eps, n->bias);
+}
+
+static int emit_rms_norm(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    return rms_norm(e->b, name, input_of(e, n, 0, like_rows(n)), n->eps);
+}
+
+static int emit_embedding(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    const struct pt_weight *w = &e->p->weights[n->weights[0]];
+    int x = input_of(e, n, 0, pp_shape_flat(n->positions)), rows = (int)w->dims[0];
+    if (x == 0 && e->b->vocabulary > rows)
+        return refuse(e->b, "%s: %s has %d rows, and the data have %d different tokens", e->p->file,
+                      w->name, rows, e->b->vocabulary);
+    int y = embedding(e->b, name, x, rows, n->channels, "tokens",
+                      n->weights[1] >= 0 ? "positions" : NULL);
+    if (e->b->rc == 0)
+        e->b->m->nodes[e->b->m->n_nodes - 1].embedding.padding = n->padding + 1;
+    return y;
+}
+
+static int emit_rotary(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    return rotary(e->b, name, input_of(e, n, 0, like_rows(n)), n->rotary.heads, n->rotary.width,
+                  n->rotary.base, &n->rotary.scaling);
+}
+
+static int emit_gated(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int64_t in = graph_floats(e->g, n->in[0]) / n->positions;
+    return gated(e->b, name, input_of(e, n, 0, rows_shape(n->positions, in)));
+}
+
+static int emit_max_pool(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    const struct window w = {n->window.kernel, n->window.stride, n->window.pad, 1, n->window.ceil};
+    return max_pool(e->b, name, input_of(e, n, 0, n->window.image), &w);
+}
+
+static int emit_avg_pool(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    const struct window w = {n->window.kernel, n->window.stride, n->window.pad, 1, false};
+    int x = input_of(e, n, 0, n->window.image);
+    if (n->window.all)
+        return global_avg_pool(e->b, name, x);
+    int y = avg_pool(e->b, name, x, &w);
+    if (e->b->rc == 0)
+        e->b->m->nodes[e->b->m->n_nodes - 1].window.count_padding = n->window.count_padding;
+    return y;
+}
+
+static int emit_dropout(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    return dropout(e->b, name, input_of(e, n, 0, n->shape), n->p);
+}
+
+static int emit_activate(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    return activate(e->b, name, input_of(e, n, 0, n->shape), n->activation);
+}
+
+static int emit_add(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int x = input_of(e, n, 0, n->shape), other = input_of(e, n, 1, n->shape);
+    return add(e->b, name, x, other, n->activation == PP_ACT_RELU);
+}
+
+/* A node without a row here cannot be built. */
+static int (*const emitters[])(struct emitter *e, const struct graph_node *n, const char *name) = {
+    [GRAPH_LINEAR] = emit_linear,         [GRAPH_PIECES] = emit_pieces,
+    [GRAPH_CROSS] = emit_cross,           [GRAPH_CONV] = emit_conv,
+    [GRAPH_BATCH_NORM] = emit_batch_norm, [GRAPH_GROUP_NORM] = emit_group_norm,
+    [GRAPH_LAYER_NORM] = emit_layer_norm, [GRAPH_RMS_NORM] = emit_rms_norm,
+    [GRAPH_EMBEDDING] = emit_embedding,   [GRAPH_ROTARY] = emit_rotary,
+    [GRAPH_GATED] = emit_gated,           [GRAPH_MAX_POOL] = emit_max_pool,
+    [GRAPH_AVG_POOL] = emit_avg_pool,     [GRAPH_DROPOUT] = emit_dropout,
+    [GRAPH_ACTIVATE] = emit_activate,     [GRAPH_ADD] = emit_add,
+};
+
+/* Writes the name of a node: its module's, and a number after the first node with random numbers of
+ * a module, so that each draws its own. */
+static void name_node(struct emitter *e, const struct graph_node *n, char *out, size_t bytes)
+{
+    const char *path = n->source >= 0 ? e->p->nodes[n->source].path : "";
+    bool random =
+        n->kind == GRAPH_DROPOUT || (n->kind == GRAPH_ATTENTION && n->attention.dropout > 0);
+    int uses = 0;
+    for (int i = 0; i < e->p->n_modules && random; i++)
+        if (strcmp(e->p->modules[i].path, path) == 0) {
+            uses = e->uses[i]++;
+            break;
+        }
+    snprintf(out, bytes, uses > 0 ? "%s#%d" : "%s", path, uses + 1);
+}
+
+/* Adds a node of the graph to the current layer; returns its value. */
+static int emit_node(struct emitter *e, int node)
+{
+    const struct graph_node *n = &e->g->nodes[node];
+    char name[PP_PARAM_NAME_MAX];
+    if (e->b->rc < 0)
+        return 0;
+    name_node(e, n, name, sizeof(name));
+    size_t known = sizeof(emitters) / sizeof(emitters[0]);
+    if ((size_t)n->kind >= known || !emitters[n->kind]) {
+        return refuse(e->b, "%s: %s: an operator that cannot be computed yet (kind %d)", e->p->file,
+                      name, (int)n->kind);
+    }
+    int y = emitters[n->kind](e, n, name);
+    set_params(e, n);
+    e->values[node] = y;
+    e->layers[node] = e->layer;
+    if (e->b->rc == 0)
+        pp_assert(y == e->b->m->n_nodes &&
+                  pp_shape_floats(&e->b->m->values[y]) == pp_shape_floats(&n->shape));
+    return y;
+}
+
+/* Adds the nodes of a layer, which come before node `end`. */
+static void emit_layer(struct emitter *e, const struct graph_layer *l, int end)
+{
+    layer(e->b, "%s", l->name);
+    e->b->prefix[0] = '\0';
+    for (int i = l->first; i < end; i++)
+        if (e->g->nodes[i].rows && !e->g->nodes[i].dead && e->g->nodes[i].kind != GRAPH_INPUT)
+            emit_node(e, i);
+    e->layer++;
+}
+
+static void fini_emitter(struct emitter *e)
+{
+    pp_free(e->values);
+    pp_free(e->layers);
+    pp_free(e->holders);
+    pp_free(e->uses);
+}
+
+static int init_emitter(struct emitter *e)
+{
+    e->values = pp_alloc((size_t)e->g->n_nodes, sizeof(*e->values));
+    e->layers = pp_alloc((size_t)e->g->n_nodes, sizeof(*e->layers));
+    e->holders = pp_alloc((size_t)e->p->n_weights, sizeof(*e->holders));
+    e->uses = pp_alloc((size_t)e->p->n_modules, sizeof(*e->uses));
+    if (!e->values || !e->layers || !e->holders || !e->uses)
+        return PP_ERESOURCE;
+    for (int i = 1; i < e->g->n_nodes; i++)
+        e->values[i] = -1;
+    for (int i = 0; i < e->p->n_weights; i++)
+        e->holders[i] = -1;
+    return 0;
+}
+
+int graph_emit(const struct graph *g, const struct graph_initial *initial, struct builder *b)
+{
+    static const struct graph_layer whole = {.name = "model"};
+    PP_OWN(fini_emitter)
+    struct emitter e = {.g = g, .p = g->program, .initial = initial, .b = b};
+    PP_TRY(init_emitter(&e));
+    b->m->values[0] = g->nodes[0].shape;
+    for (int i = 0; i < g->n_layers; i++)
+        emit_layer(&e, &g->layers[i], i + 1 < g->n_layers ? g->layers[i + 1].first : g->n_nodes);
+    if (g->n_layers == 0)
+        emit_layer(&e, &whole, g->n_nodes);
+    PP_TRY(b->rc);
+    int y = e.values[g->output];
+    b->m->values[0] = g->nodes[0].shape;
+    b->m->values[y] = g->nodes[g->output].shape;
+    return y;
+}
