@@ -111,6 +111,17 @@ struct pp_node *add_node_of(struct builder *b, const struct pp_node_op *op, cons
     return n;
 }
 
+void hash_bytes(uint64_t *hash, const void *data, size_t bytes)
+{
+    uint8_t digest[PP_SHA256_BYTES];
+    struct pp_sha256 sha;
+    pp_sha256_init(&sha);
+    pp_sha256_update(&sha, hash, sizeof(*hash));
+    pp_sha256_update(&sha, data, bytes);
+    pp_sha256_final(&sha, digest);
+    memcpy(hash, digest, sizeof(*hash));
+}
+
 struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
                          int x1, struct pp_shape out)
 {
@@ -207,7 +218,7 @@ static void mark_matrices(struct pp_model *m)
 }
 
 /* Sets what follows from the parameters and the inputs of a node, whose inputs' nodes have it. */
-static void finish_node(struct pp_model *m, struct pp_node *n)
+static int finish_node(struct pp_model *m, struct pp_node *n)
 {
     for (int k = 0; k < n->n_params; k++)
         n->trains = n->trains || m->params[n->first_param + k].kind != PP_PARAM_FROZEN;
@@ -219,6 +230,7 @@ static void finish_node(struct pp_model *m, struct pp_node *n)
         n->reads &= n->trains ? UINT64_MAX : ~PP_READS_IN_W(k);
     }
     n->reads &= n->trains ? UINT64_MAX : ~PP_READS_DY_IN_W;
+    return n->op->complete ? n->op->complete(m, n) : 0;
 }
 
 int build_finish(struct builder *b, int y)
@@ -228,7 +240,7 @@ int build_finish(struct builder *b, int y)
         return b->rc;
     pp_assert(y == m->n_nodes && m->n_layers > 0); /* the last value */
     for (int i = 0; i < m->n_nodes; i++)
-        finish_node(m, &m->nodes[i]);
+        PP_TRY(finish_node(m, &m->nodes[i]));
     mark_matrices(m);
     pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I)); /* the loss overwrites it */
     for (int i = 0; i < m->n_layers; i++)

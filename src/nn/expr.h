@@ -58,7 +58,7 @@ int expr(struct builder *b, const char *name, int n_x, const int *x, int n_piece
          float fill);
 
 /* Returns whether the piece and its gradient are within the limits of struct pp_expr: steps,
- * registers, arrays, and PP_AXES axes when those that all arrays see as one are joined. */
+ * registers, arrays, and axes of more than one index. */
 bool expr_fits(const struct expr_piece *p);
 
 #endif

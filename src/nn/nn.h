@@ -135,6 +135,16 @@ int activate(struct builder *b, const char *name, int x, enum pp_activation act)
 int add(struct builder *b, const char *name, int x, int other, bool relu);
 int dropout(struct builder *b, const char *name, int x, float p);
 
+/* Adds the softmax, or its logarithm, over the middle axis of a value [outer][n][inner]. */
+int softmax(struct builder *b, const char *name, int x, int outer, int n, int inner, bool log);
+
+/* Add a value of one row: a constant, of which a copy is kept, or a parameter NAME.weight, whose
+ * shape in files and initial values the caller may change. */
+int source_constant(struct builder *b, const char *name, const float *table, struct pp_shape out);
+int source_param(struct builder *b, const char *name, enum pp_param_kind kind, struct pp_shape out);
+
+/* expr.h: expr() */
+
 /* ---- for ops */
 
 /* Returns the bound that the `bound` hook of struct pp_node_op asks for, for products of `rows`
@@ -165,6 +175,10 @@ void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum p
 
 /* Sets the initial values of the bias of a product that sums fan_in terms per output. */
 void init_bias(const struct builder *b, struct pp_param *bias, int fan_in);
+
+/* Makes *hash, 0 or that of what came before, the hash of that and of these bytes; for
+ * node->setup_hash. */
+void hash_bytes(uint64_t *hash, const void *data, size_t bytes);
 
 /* cut.c: reads the cut that the config writes as ranges or as first layers; see pp_partition(). */
 int cut_as_written(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "../../src/nn/nn.h"
+#include "../../src/nn/expr.h"
 #include "dev_inputs.h"
 #include "ppcli/nn/chunk.h"
 #include "ppcli/base/base.h"
@@ -165,6 +165,168 @@ static inline int build_gelu_tanh(struct builder *b, const char *name, int x)
     return activate(b, name, x, PP_ACT_GELU_TANH);
 }
 
+/* ---- programs: two letters of a case's name make its nodes' names differ */
+
+static inline const char *node_name(const char *name, const char *one, const char *two)
+{
+    return name[0] == 'o' ? one : two;
+}
+
+/* x * sigmoid(t) + max(x, t) / (1.5 + |x|), t = tanh(x); and x once more as another input. */
+static inline int build_expr(struct builder *b, const char *name, int x)
+{
+    int t = activate(b, node_name(name, "t1", "t2"), x, PP_ACT_TANH);
+    struct expr_operand operands[] = {{.input = 0, .stride = {1}, .table_axis = -1},
+                                      {.input = 1, .stride = {1}, .table_axis = -1},
+                                      {.input = 2, .stride = {1}, .table_axis = -1}};
+    struct expr_step steps[] = {{.code = PP_EXPR_LOAD},
+                                {.code = PP_EXPR_LOAD, .a = 1},
+                                {.code = PP_EXPR_LOAD, .a = 2},
+                                {.code = PP_EXPR_SIGMOID, .a = 1},
+                                {.code = PP_EXPR_MUL, .a = 2, .b = 3},
+                                {.code = PP_EXPR_MAX, .a = 0, .b = 1},
+                                {.code = PP_EXPR_ABS, .a = 0},
+                                {.code = PP_EXPR_FILL, .number = 1.5f},
+                                {.code = PP_EXPR_ADD, .a = 6, .b = 7},
+                                {.code = PP_EXPR_DIV, .a = 5, .b = 8},
+                                {.code = PP_EXPR_ADD, .a = 4, .b = 9}};
+    const struct expr_piece piece = {.n_axes = 1,
+                                     .size = {IN},
+                                     .n_operands = 3,
+                                     .operands = operands,
+                                     .n_steps = COUNT(steps),
+                                     .steps = steps,
+                                     .result = {.stride = {1}, .table_axis = -1}};
+    return expr(b, name, 3, (const int[]){x, t, x}, 1, &piece, NULL, *shape_of(b, x), 0);
+}
+
+/* The mean of each position's channels, then x less that mean: a sum and a broadcast. */
+static inline int build_expr_mean(struct builder *b, const char *name, int x)
+{
+    struct expr_operand from[] = {{.stride = {C, 1}, .table_axis = -1},
+                                  {.input = 1, .stride = {1, 0}, .table_axis = -1}};
+    struct expr_step mean[] = {{.code = PP_EXPR_LOAD},
+                               {.code = PP_EXPR_FILL, .number = 1.0f / C},
+                               {.code = PP_EXPR_MUL, .a = 0, .b = 1}};
+    struct expr_step less[] = {{.code = PP_EXPR_LOAD},
+                               {.code = PP_EXPR_LOAD, .a = 1},
+                               {.code = PP_EXPR_SUB, .a = 0, .b = 1},
+                               {.code = PP_EXPR_MUL, .a = 2, .b = 2}};
+    struct expr_piece piece = {.n_axes = 2,
+                               .size = {T, C},
+                               .n_operands = 1,
+                               .operands = from,
+                               .n_steps = COUNT(mean),
+                               .steps = mean,
+                               .result = {.stride = {1, 0}, .table_axis = -1}};
+    int m = expr(b, node_name(name, "m1", "m2"), 1, &x, 1, &piece, NULL, pp_shape_flat(T), 0);
+    piece.n_operands = 2;
+    piece.steps = less;
+    piece.n_steps = COUNT(less);
+    piece.result = from[0];
+    return expr(b, name, 2, (const int[]){x, m}, 1, &piece, NULL, *shape_of(b, x), 0);
+}
+
+/* Positions 3 and more first, then a gap, then channels turned round with a table that repeats one,
+ * then channels 0 and 1 in another order of axes, squared. */
+static inline int build_expr_move(struct builder *b, const char *name, int x)
+{
+    enum {
+        FIRST = (T - 3) * C,
+        SECOND = FIRST + 5,
+        THIRD = SECOND + T * C
+    };
+    static const int32_t table[C] = {5, 3, 1, 0, 3, 2}, *const tables[] = {table};
+    struct expr_operand a = {.offset = (int64_t)3 * C, .stride = {1}, .table_axis = -1};
+    struct expr_operand c = {.stride = {C, 1}, .table_axis = 1},
+                        two = {.stride = {1, C}, .table_axis = -1};
+    struct expr_step load[] = {{.code = PP_EXPR_LOAD}, {.code = PP_EXPR_MUL, .a = 0, .b = 0}};
+    const struct expr_piece pieces[] = {
+        {.n_axes = 1,
+         .size = {FIRST},
+         .n_operands = 1,
+         .operands = &a,
+         .n_steps = 1,
+         .steps = load,
+         .result = {.stride = {1}, .table_axis = -1}},
+        {.n_axes = 2,
+         .size = {T, C},
+         .n_operands = 1,
+         .operands = &c,
+         .n_steps = 1,
+         .steps = load,
+         .result = {.offset = SECOND, .stride = {C, 1}, .table_axis = -1}},
+        {.n_axes = 3,
+         .size = {2, T, 1},
+         .n_operands = 1,
+         .operands = &two,
+         .n_steps = 2,
+         .steps = load,
+         .result = {.offset = THIRD, .stride = {T, 1, 7}, .table_axis = -1}}};
+    int y = expr(b, name, 1, &x, 3, pieces, tables, pp_shape_flat(THIRD + 2 * T), 0.25f);
+    const struct expr_piece half = {.n_axes = 1,
+                                    .size = {(THIRD + 2 * T) / 2},
+                                    .n_operands = 1,
+                                    .operands =
+                                        &(struct expr_operand){.stride = {2}, .table_axis = -1},
+                                    .n_steps = 1,
+                                    .steps = load,
+                                    .result = {.stride = {1}, .table_axis = -1}};
+    return expr(b, node_name(name, "h1", "h2"), 1, &y, 1, &half, NULL,
+                pp_shape_flat((THIRD + 2 * T) / 2), 0);
+}
+
+/* x times a scale of each channel plus a square of x at another place: two views of one value that
+ * overlap; the scale is exp of a parameter, times a constant. */
+static inline int build_source(struct builder *b, const char *name, int x)
+{
+    static const float table[] = {1, -0.5f, 0.25f, 2, 0.125f, -1};
+    int p = source_param(b, node_name(name, "p1", "p2"), PP_PARAM_PLAIN, pp_shape_flat(C));
+    int k = source_constant(b, node_name(name, "k1", "k2"), table, pp_shape_flat(C));
+    struct expr_operand both[] = {{.input = 0, .stride = {1}, .table_axis = -1},
+                                  {.input = 1, .stride = {1}, .table_axis = -1}};
+    struct expr_step scale[] = {{.code = PP_EXPR_LOAD},
+                                {.code = PP_EXPR_LOAD, .a = 1},
+                                {.code = PP_EXPR_EXP, .a = 0},
+                                {.code = PP_EXPR_MUL, .a = 2, .b = 1}};
+    struct expr_piece piece = {.n_axes = 1,
+                               .size = {C},
+                               .n_operands = 2,
+                               .operands = both,
+                               .n_steps = COUNT(scale),
+                               .steps = scale,
+                               .result = {.stride = {1}, .table_axis = -1}};
+    int s = expr(b, node_name(name, "s1", "s2"), 2, (const int[]){p, k}, 1, &piece, NULL,
+                 pp_shape_flat(C), 0);
+    struct expr_operand three[] = {{.input = 0, .stride = {C, 1}, .table_axis = -1},
+                                   {.input = 1, .stride = {0, 1}, .table_axis = -1},
+                                   {.input = 0, .offset = C, .stride = {0, 1}, .table_axis = -1}};
+    struct expr_step steps[] = {{.code = PP_EXPR_LOAD},
+                                {.code = PP_EXPR_LOAD, .a = 1},
+                                {.code = PP_EXPR_LOAD, .a = 2},
+                                {.code = PP_EXPR_MUL, .a = 0, .b = 1},
+                                {.code = PP_EXPR_MUL, .a = 2, .b = 2},
+                                {.code = PP_EXPR_ADD, .a = 3, .b = 4}};
+    piece = (struct expr_piece){.n_axes = 2,
+                                .size = {T, C},
+                                .n_operands = 3,
+                                .operands = three,
+                                .n_steps = COUNT(steps),
+                                .steps = steps,
+                                .result = {.stride = {C, 1}, .table_axis = -1}};
+    return expr(b, name, 2, (const int[]){x, s}, 1, &piece, NULL, *shape_of(b, x), 0);
+}
+
+static inline int build_softmax(struct builder *b, const char *name, int x)
+{
+    return softmax(b, name, x, T, C, 1, name[0] == 'o');
+}
+
+static inline int build_softmax_across(struct builder *b, const char *name, int x)
+{
+    return softmax(b, name, x, H, W, C, name[0] == 'o');
+}
+
 int skeleton(struct builder *b, const char *name, int x); /* in no table */
 
 enum kind {
@@ -198,6 +360,12 @@ static const struct op_case {
            {.name = "gelu_tanh", build_gelu_tanh},
            {.name = "add + relu", build_add},
            {.name = "dropout", build_dropout},
+           {.name = "expr", build_expr},
+           {.name = "expr, mean", build_expr_mean},
+           {.name = "expr, moves", build_expr_move},
+           {.name = "operands", build_source},
+           {.name = "softmax", build_softmax},
+           {.name = "softmax, inner axes", build_softmax_across},
            {.name = "skeleton", skeleton},
            {.name = "linear", build_pieces, TEXT, .product = true},
            {.name = "linear + bias", build_pieces_biased, TEXT, .product = true},

@@ -40,6 +40,7 @@
 #define PP_LAYER_NAME_MAX 128
 #define PP_NODE_INPUTS 30
 
+struct pp_model;
 struct pp_node;
 
 enum pp_param_kind {
@@ -188,6 +189,8 @@ struct pp_node_op {
     void (*workspace)(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
                       struct pp_workspace *out);
     void (*cost)(const struct pp_node *n, struct pp_layer_cost *out);
+    /* Called when the model is complete and n->wants_dx is known: sets what depends on that. */
+    int (*complete)(struct pp_model *m, struct pp_node *n);
     /* Returns an upper bound of all |weight gradients| of `rows` rows in all, with rounding, given
      * that no |input| is larger than x and no |gradient that backward_input left in dy| is larger
      * than dz. NULL in an op with parameters: no bound, so the gradients are read. */
@@ -272,6 +275,11 @@ struct pp_node {
     struct {
         float p;
     } dropout;
+    struct {
+        int outer, n, inner;
+        bool log;
+        bool keeps; /* a copy of its value, which the loss overwrites */
+    } softmax;
 };
 
 struct pp_layer {
