@@ -8,7 +8,8 @@
 
 int graph_fuse(struct graph *g)
 {
-    static int (*const passes[])(struct graph *) = {fuse_neighbours, fuse_exprs};
+    static int (*const passes[])(struct graph *) = {fuse_tidy,  fuse_neighbours, fuse_exprs,
+                                                    fuse_forms, fuse_neighbours, fuse_products};
     for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]); i++) {
         graph_count_readers(g);
         PP_TRY(passes[i](g));

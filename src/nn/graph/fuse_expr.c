@@ -248,8 +248,6 @@ static int join_steps(struct graph_piece *to, int o, const struct graph_piece *f
         struct graph_step s = to->steps[i];
         int *refs[] = {&s.a, &s.b, &s.c};
         for (int k = 0; k < 3 && s.code != PP_EXPR_LOAD; k++) {
-            if (*refs[k] < 0 || *refs[k] == PP_EXPR_NUMBER)
-                continue;
             const struct graph_step *ref = &to->steps[*refs[k]];
             bool result = ref->code == PP_EXPR_LOAD && ref->a == o;
             *refs[k] = result ? shift - 1 : *refs[k] + shift;
@@ -263,11 +261,85 @@ static int join_steps(struct graph_piece *to, int o, const struct graph_piece *f
     pp_free(to->steps);
     to->steps = steps;
     to->n_steps = n;
-    /* loads of o that are left are of no use: let them load something that is there */
-    for (int i = shift; i < n; i++)
-        if (steps[i].code == PP_EXPR_LOAD && steps[i].a == o)
-            steps[i].a = number[0];
     return 0;
+}
+
+static int count_refs(const struct graph_step *s)
+{
+    static const int counts[] = {
+        [PP_EXPR_LOAD] = 0,
+        [PP_EXPR_FILL] = 0,
+        [PP_EXPR_ACT] = 1,
+        [PP_EXPR_ACT_BACK] = 2,
+#define PP_EXPR_STEP(NAME, operands, ...) [PP_EXPR_##NAME] = (operands),
+#include "ppcli/dev/expr.def"
+    };
+    return counts[s->code];
+}
+
+static bool same_step(const struct graph_step *a, const struct graph_step *b)
+{
+    int n = count_refs(a), load = a->code == PP_EXPR_LOAD;
+    return a->code == b->code && a->which == b->which &&
+           memcmp(&a->number, &b->number, sizeof(a->number)) == 0 &&
+           (n + load < 1 || a->a == b->a) && (n < 2 || a->b == b->b) && (n < 3 || a->c == b->c);
+}
+
+/* Removes steps that an earlier one repeats, and those that the result does not need. */
+static int drop_steps(struct graph_piece *p)
+{
+    PP_TAKE(int, now, p->n_steps); /* the step that has the result of step i */
+    PP_TAKE(bool, needed, p->n_steps);
+    for (int i = 0; i < p->n_steps; i++) {
+        struct graph_step *s = &p->steps[i];
+        int *refs[] = {&s->a, &s->b, &s->c};
+        for (int k = 0; k < 3; k++)
+            if (s->code != PP_EXPR_LOAD)
+                *refs[k] = k < count_refs(s) ? now[*refs[k]] : 0;
+        now[i] = i;
+        for (int j = 0; j < i && now[i] == i; j++)
+            if (now[j] == j && same_step(&p->steps[j], s))
+                now[i] = j;
+    }
+    needed[now[p->n_steps - 1]] = true;
+    for (int i = p->n_steps - 1; i >= 0; i--) {
+        const struct graph_step *s = &p->steps[i];
+        const int refs[] = {s->a, s->b, s->c};
+        for (int k = 0; k < count_refs(s) && needed[i]; k++)
+            needed[refs[k]] = true;
+    }
+    int n = 0;
+    for (int i = 0; i < p->n_steps; i++) {
+        if (!needed[i])
+            continue;
+        struct graph_step s = p->steps[i];
+        int *refs[] = {&s.a, &s.b, &s.c};
+        for (int k = 0; k < count_refs(&s); k++)
+            *refs[k] = now[*refs[k]];
+        now[i] = n; /* from here on: its place */
+        p->steps[n++] = s;
+    }
+    p->n_steps = n;
+    return 0;
+}
+
+/* Removes operands that no step loads. */
+static void drop_operands(struct graph_piece *p)
+{
+    for (int o = 0; o < p->n_operands;) {
+        bool used = false;
+        for (int i = 0; i < p->n_steps; i++)
+            used = used || (p->steps[i].code == PP_EXPR_LOAD && p->steps[i].a == o);
+        if (used) {
+            o++;
+            continue;
+        }
+        memmove(&p->operands[o], &p->operands[o + 1],
+                (size_t)(p->n_operands - o - 1) * sizeof(*p->operands));
+        p->n_operands--;
+        for (int i = 0; i < p->n_steps; i++)
+            p->steps[i].a -= p->steps[i].code == PP_EXPR_LOAD && p->steps[i].a > o;
+    }
 }
 
 static bool has_sum_or_table(const struct graph_piece *p)
@@ -323,13 +395,8 @@ static int inline_operand(struct graph *g, int node, int p, int o, bool *out_don
             return PP_ERESOURCE;
     }
     PP_TRY(join_steps(to, o, a, number));
-    /* operand o is read by no step now: remove it */
-    memmove(&to->operands[o], &to->operands[o + 1],
-            (size_t)(to->n_operands - o - 1) * sizeof(*to->operands));
-    to->n_operands--;
-    for (int i = 0; i < to->n_steps; i++)
-        if (to->steps[i].code == PP_EXPR_LOAD && to->steps[i].a > o)
-            to->steps[i].a--;
+    PP_TRY(drop_steps(to));
+    drop_operands(to);
     graph_piece_merge(to);
     if (to->n_axes > PP_AXES) {
         drop_inputs(n);
@@ -341,6 +408,17 @@ static int inline_operand(struct graph *g, int node, int p, int o, bool *out_don
     drop_inputs(n);
     from->dead = true;
     *out_done = true;
+    return 0;
+}
+
+int fuse_tidy(struct graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        for (int p = 0; p < g->nodes[i].n_pieces; p++) {
+            PP_TRY(drop_steps(&g->nodes[i].pieces[p]));
+            drop_operands(&g->nodes[i].pieces[p]);
+        }
+    }
     return 0;
 }
 

@@ -87,6 +87,8 @@ static int join_residual(struct graph *g, struct graph_node *n)
 static int find_position_table(const struct graph *g, const struct graph_node *n)
 {
     const struct graph_piece *p = n->kind == GRAPH_EXPR && n->n_pieces == 1 ? n->pieces : NULL;
+    if (n->kind == GRAPH_WEIGHT)
+        return n->weights[0];
     if (!p || n->n_in != 1 || p->n_operands != 1 || p->n_steps != 1 ||
         g->nodes[n->in[0]].kind != GRAPH_WEIGHT)
         return -1;
@@ -111,14 +113,16 @@ static int join_positions(struct graph *g, struct graph_node *n)
     for (int k = 0; k < n->n_in && n->n_in == 2; k++) {
         struct graph_node *tokens = only_reader_of(g, n, k), *other = &g->nodes[n->in[1 - k]];
         int table = find_position_table(g, other);
-        if (!tokens || tokens->kind != GRAPH_EMBEDDING || tokens->n_weights > 1 || table < 0 ||
-            other->readers != 1 || pp_shape_floats(&other->shape) != pp_shape_floats(&n->shape))
+        if (!tokens || tokens->kind != GRAPH_EMBEDDING || table < 0 ||
+            (tokens->n_weights > 1 && tokens->weights[1] >= 0) || other->readers != 1 ||
+            pp_shape_floats(&other->shape) != pp_shape_floats(&n->shape))
             continue;
         const struct pt_weight *w = &g->program->weights[table];
         if (w->n_dims != 2 || w->dims[1] != tokens->channels)
             continue;
         PP_TRY(take_over(n, tokens));
-        n->weights[n->n_weights++] = table;
+        n->weights[1] = table;
+        n->n_weights = 2;
         other->dead = true;
         return 0;
     }

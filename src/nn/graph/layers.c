@@ -98,18 +98,26 @@ static bool is_container(const char *type)
            strcmp(type, "ModuleDict") == 0;
 }
 
+/* Returns the innermost module of a station whose name ends in a number, among those that it shares
+ * with the station before; -1: there is none. */
+static int numbered_module(const struct route *r, const struct station *s)
+{
+    const struct pt_node *n = program_node(r->g, s->node);
+    for (int k = n ? s->common - 1 : -1; k > 0; k--)
+        if (ends_in_digit(r->g->program->modules[n->stack[k]].path))
+            return n->stack[k];
+    return -1;
+}
+
 /* Marks the blocks that are not cut inside: numbered modules with a place inside where more than one
  * value crosses, and all modules of their class. */
 static void mark_blocks(struct route *r)
 {
     const struct pt_program *p = r->g->program;
     for (int i = 1; i < r->n; i++) {
-        const struct station *s = &r->stations[i];
-        const struct pt_node *n = program_node(r->g, s->node);
-        if (is_single(s) || s->common == 0 || entered_module(r, s) < 0)
-            continue;
-        int inside = n->stack[s->common - 1];
-        r->whole[inside] = r->whole[inside] || ends_in_digit(p->modules[inside].path);
+        int block = is_single(&r->stations[i]) ? -1 : numbered_module(r, &r->stations[i]);
+        if (block >= 0)
+            r->whole[block] = true;
     }
     for (int i = 0; i < p->n_modules; i++)
         for (int k = 0; k < p->n_modules && r->whole[i] && !is_container(p->modules[i].type); k++)
@@ -143,18 +151,55 @@ static bool has_product(const struct route *r, int at)
     return false;
 }
 
-/* Writes the name of the layer that begins at a station: that of its module, with "#2" for the second
- * time that the module runs. */
-static void name_layer(const struct route *r, const struct station *s, char *out, size_t bytes)
+/* Returns the length of the longest list of modules that two stations are both in. */
+static int common_stack(const struct route *r, int a, int b)
 {
-    int module = entered_module(r, s);
-    const struct pt_module *m = module < 0 ? NULL : &r->g->program->modules[module];
+    return count_common(program_node(r->g, r->stations[a].node),
+                        program_node(r->g, r->stations[b].node));
+}
+
+/*
+ * Writes the name of the layer of stations first..end - 1: the innermost module that has all its
+ * products, or the block around it; with "#2" for the second time that the module runs. Modules that
+ * only begin the layer or end it, such as the last norm of a transformer, do not count.
+ */
+static void name_layer(const struct route *r, int first, int end, char *out, size_t bytes)
+{
+    int from = first;
+    while (from + 1 < end && !is_heavy(&r->g->nodes[r->stations[from].node]))
+        from++;
+    const struct pt_node *n = program_node(r->g, r->stations[from].node);
+    int depth = n ? n->n_stack : 0;
+    int entered = r->stations[first].common > 0 ? r->stations[first].common : 1;
+    for (int i = from; i < end; i++) {
+        int common = common_stack(r, from, i);
+        bool counts = is_heavy(&r->g->nodes[r->stations[i].node]) || common > entered + 1;
+        depth = counts && common < depth ? common : depth;
+    }
+    for (int k = entered; k < depth; k++)
+        if (r->whole[n->stack[k]])
+            depth = k + 1;
+    const struct pt_module *m = depth > 1 ? &r->g->program->modules[n->stack[depth - 1]] : NULL;
     if (!m)
         snprintf(out, bytes, "forward");
     else if (m->call > 0)
         snprintf(out, bytes, "%s#%d", m->path, m->call + 1);
     else
         snprintf(out, bytes, "%s", m->path);
+}
+
+/* Makes the name of the last of n layers unlike the others. */
+static void number_name(struct graph_layer *layers, int n)
+{
+    char *name = layers[n - 1].name;
+    size_t length = strlen(name);
+    for (int i = 0, number = 2; i < n - 1; i++) {
+        if (strcmp(layers[i].name, name) != 0)
+            continue;
+        length = length < sizeof(layers->name) - 12 ? length : sizeof(layers->name) - 12;
+        snprintf(name + length, 12, "#%d", number++);
+        i = -1;
+    }
 }
 
 static int choose_layers(struct route *r, struct graph *g)
@@ -172,12 +217,18 @@ static int choose_layers(struct route *r, struct graph *g)
     bool light = !has_product(r, 0) && second < r->n;
     PP_TAKE(struct graph_layer, layers, r->n);
     int n = 0;
+    if (light)
+        r->stations[second].begins = false;
     for (int i = 0; i < r->n; i++) {
         const struct station *s = &r->stations[i];
-        if (s->begins && !(light && i == second)) {
+        int end = i + 1;
+        while (end < r->n && !r->stations[end].begins)
+            end++;
+        if (s->begins) {
             struct graph_layer *l = &layers[n++];
             l->first = s->node;
-            name_layer(r, i == 0 && light ? &r->stations[second] : s, l->name, sizeof(l->name));
+            name_layer(r, i, end, l->name, sizeof(l->name));
+            number_name(layers, n);
         }
         g->nodes[s->node].layer = n - 1;
     }
