@@ -45,6 +45,8 @@ class Result:
 
 def of_torch(net, data, dtype, optimizer, lr):
     net, out = copy.deepcopy(net).to(dtype), Result()
+    if hasattr(net, "set_experts_implementation"):
+        net.set_experts_implementation("eager")  # the grouped one knows no double precision
 
     def cast(x):
         return x.to(dtype) if x.is_floating_point() else x
@@ -144,9 +146,11 @@ def compare(entry, args, folder):
     data = Data(entry, folder, args.batch or entry.batch, args.steps)
     net, config = prepare(entry, args, folder, data, False, True, args.microbatches, [
         "--stages", str(args.stages), "--set", "run.threads=%d" % args.threads])
-    normed = any(zoo.is_batch_norm(m) for m in net.modules())
+    rates = {"momentum": entry.lr, "adamw": 1e-3}
+    if any(zoo.is_batch_norm(m) for m in net.modules()):
+        rates = {"momentum": min(entry.lr, 3e-4), "adamw": min(entry.lr, 1e-4)}
     rows, worst = [], ""
-    for optimizer, lr in (("momentum", 3e-4 if normed else entry.lr), ("adamw", 1e-4 if normed else 1e-3)):
+    for optimizer, lr in rates.items():
         judge = of_torch(net, data, torch.float64, optimizer, lr)
         ours = of_ppcli(config, net, optimizer, lr, args.steps)
         eager = of_torch(net, data, torch.float32, optimizer, lr)

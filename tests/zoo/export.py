@@ -23,6 +23,8 @@ import torch  # noqa: E402
 
 import graph  # noqa: E402
 
+BENT = {"relu", "hardtanh", "hardswish", "leaky_relu"}  # functions with a bend; relu6 is a hardtanh
+
 
 def export(entry, path, noise=True, steady=False):
     """The two lines. Returns the module that was exported. steady: with initial values from which
@@ -41,14 +43,15 @@ def export(entry, path, noise=True, steady=False):
 
 def settle(net, ep):
     """A ReLU whose input is rounded to the other side of 0 changes a gradient by far more than rounding
-    does, and batch norm over few values spreads that. So batch norms get shifts that keep most inputs of a
-    ReLU away from 0, three of four up; what is added to a residual is small and positive."""
+    does, and batch norm over few values spreads that. So batch norms before one get shifts that keep most
+    inputs away from 0, three of four up (all, where a depthwise convolution would read nothing but zeros);
+    what is added to a residual is small and positive."""
     draw, names = torch.Generator().manual_seed(7), ep.graph_signature.inputs_to_parameters
-    added = set()
+    users, depthwise = {}, any(1 < getattr(m, "groups", 1) == m.in_channels for m in net.modules())
     for node in ep.graph.nodes:
-        if str(node.target) == "aten.batch_norm.default" and any(str(u.target).startswith("aten.add")
-                                                                 for u in node.users):
-            added.add(names[node.args[1].name].rpartition(".")[0])
+        if str(node.target) == "aten.batch_norm.default":
+            users[names[node.args[1].name].rpartition(".")[0]] = {str(u.target).split(".")[1].strip("_")
+                                                                  for u in node.users if "." in str(u.target)}
 
     def uniform(n, low, high):
         return low + (high - low) * torch.rand(n, generator=draw)
@@ -56,11 +59,17 @@ def settle(net, ep):
         for name, m in net.named_modules():
             if not zoo.is_batch_norm(m):
                 continue
-            n = m.weight.numel()
-            shift = uniform(n, 2.25, 2.75)
-            shift = shift / 4 if name in added else torch.where(uniform(n, 0, 1) < 0.75, shift, -shift)
+            n, readers = m.weight.numel(), users.get(name, set())
+            shift, scale = uniform(n, 2.25, 2.75), uniform(n, 0.75, 1.25)
+            up = uniform(n, 0, 1) < (1 if depthwise else 0.75)
+            if "add" in readers:
+                shift, scale = shift / 4, scale / 4
+            elif readers & BENT:
+                shift = torch.where(up, shift, -shift)
+            else:
+                shift = shift / 25
             m.bias.copy_(shift)
-            m.weight.copy_(uniform(n, 0.75, 1.25) * (0.25 if name in added else 1))
+            m.weight.copy_(scale)
             m.running_mean.copy_(uniform(n, -0.1, 0.1))
             m.running_var.copy_(uniform(n, 0.5, 1.5))
             m.num_batches_tracked.fill_(7)
@@ -133,7 +142,8 @@ def main():
         else:
             program = graph.read(path + ".pt2")
             live = write_ops(program, path + ".ops")
-            lines[entry.name] = ("%-24s %-12s %-6s %-12s classes %-4d nodes %5d live %4d targets %3d  %d bytes, %.1f s%s" % (
+            form = "%-24s %-12s %-6s %-12s classes %-4d nodes %5d live %4d targets %3d  %d bytes, %.1f s%s"
+            lines[entry.name] = (form % (
                 entry.name, entry.family, entry.kind, "x".join(map(str, entry.shape)), entry.classes,
                 len(program["nodes"]), sum(live.values()), len(live), os.path.getsize(path + ".pt2"),
                 time.monotonic() - start, "; mixes rows: " + entry.mixes if entry.mixes else ""))

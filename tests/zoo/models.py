@@ -98,24 +98,24 @@ def add_torchvision():
     vision("vgg11", 64, lambda: vgg(False))
     vision("vgg11_bn", 64, lambda: vgg(True))
     vision("alexnet", 64, alexnet)
-    vision("mobilenet_v2", 32, lambda: tv.mobilenet_v2(num_classes=10, width_mult=0.5))
+    vision("mobilenet_v2", 32, lambda: tv.mobilenet_v2(num_classes=10, width_mult=0.5), batch=32, lr=1e-4)
     vision("mobilenet_v3", 32, lambda: tv.mobilenet_v3_small(num_classes=10))
     vision("regnet", 32, lambda: tv.regnet_y_400mf(num_classes=10))
     vision("densenet", 32, lambda: tv.DenseNet(12, (3, 4, 6, 3), 24, drop_rate=0.1, num_classes=10))
     vision("vit", 32, vit)
     vision("squeezenet", 64, lambda: tv.squeezenet1_1(num_classes=10))
-    vision("shufflenet", 32, lambda: tv.shufflenet_v2_x0_5(num_classes=10))
-    vision("mnasnet", 32, lambda: tv.mnasnet0_5(num_classes=10))
-    vision("inception", 96, lambda: tv.inception_v3(num_classes=10, aux_logits=False, init_weights=False), batch=4,
-           lr=0.01)
+    vision("shufflenet", 64, lambda: tv.shufflenet_v2_x0_5(num_classes=10), batch=32, lr=1e-4)
+    vision("mnasnet", 32, lambda: tv.mnasnet0_5(num_classes=10), batch=32, lr=1e-5)
+    vision("inception", 96, lambda: tv.inception_v3(num_classes=10, aux_logits=False, init_weights=False), batch=8,
+           lr=1e-4)
     vision("googlenet", 64, lambda: Call(tv.googlenet(num_classes=10, init_weights=False),
-                                         lambda net, x: net(x).logits), lr=0.01)  # export knows no named tuple
-    vision("deeplab", 64, deeplab, classes=6, batch=4, lr=0.01)
+                                         lambda net, x: logits(net(x))), lr=0.01)  # export knows no named tuple
+    vision("deeplab", 64, deeplab, classes=6, batch=8, lr=1e-4)
     vision("fcn", 64, fcn, classes=6, batch=4, lr=0.01)
     vision("lraspp", 64, lraspp, classes=6, batch=4, lr=0.01)
     vision("convnext", 32, convnext)
-    vision("efficientnet", 32, lambda: tv.efficientnet_b0(num_classes=10), lr=0.01)
-    vision("efficientnet_v2", 32, lambda: tv.efficientnet_v2_s(num_classes=10), lr=0.01)
+    vision("efficientnet", 32, lambda: tv.efficientnet_b0(num_classes=10), batch=16, lr=3e-5)
+    vision("efficientnet_v2", 32, lambda: tv.efficientnet_v2_s(num_classes=10), batch=16, lr=3e-5)
     vision("swin", 32, lambda: swin(1))
     vision("swin_v2", 32, lambda: swin(2))
     vision("maxvit", 64, maxvit)
@@ -160,7 +160,8 @@ def add_transformers():
     language("gemma2", causal("Gemma2", **grouped, head_dim=8))
     language("gpt_neox", causal("GPTNeoX", **gated))
     language("opt", causal("OPT", **{**usual, "ffn_dim": HIDDEN, "word_embed_proj_dim": WIDTH}))
-    language("mixtral", causal("Mixtral", **grouped, num_local_experts=4, num_experts_per_tok=2), mixes="sort by expert")
+    language("mixtral", causal("Mixtral", **grouped, num_local_experts=4, num_experts_per_tok=2),
+             mixes="sort by expert")
     language("mamba", causal("Mamba", **usual, state_size=8))
     language("albert", lambda: hf.AlbertForMaskedLM(hf.AlbertConfig(**gated, embedding_size=16)))
 

@@ -47,8 +47,9 @@ class Eager:
 
 
 def rate_of_ppcli(config, part):
-    run = config.train("run", PARTS * part, "--epochs", 100000, *settings("adamw", 1e-4, weight_decay=0.01), "--set",
-                       "run.log_every=%d" % part, "--set", "checkpoint.at_end=off", "--set", "checkpoint.every_epochs=0")
+    run = config.train("run", PARTS * part, "--epochs", 100000, *settings("adamw", 1e-4, weight_decay=0.01),
+                       "--set", "run.log_every=%d" % part, "--set", "checkpoint.at_end=off", "--set",
+                       "checkpoint.every_epochs=0")
     with_time = [r for r in run.records() if r["step"] % part == 0]
     return (with_time[-1]["step"] - with_time[0]["step"]) / (with_time[-1]["seconds"] - with_time[0]["seconds"])
 
