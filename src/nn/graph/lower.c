@@ -177,6 +177,8 @@ struct view lower_value(struct lower *l, int value)
     struct lowered *v = &l->values[value];
     if (v->state == LOWERED_NOT)
         l->refused = true;
+    if (v->state == LOWERED_EMPTY)
+        lower_refuse(l, "%s of a tensor without elements", l->program->nodes[l->node].target);
     /* Nodes of constants and weights are made for each reader: emit.c makes one of those that a
      * layer reads. */
     return v->state == LOWERED_VIEW     ? v->view
@@ -228,8 +230,7 @@ struct view lower_copy(struct lower *l, const struct view *v)
 {
     static const struct graph_step load = {.code = PP_EXPR_LOAD};
     struct view in = *v, out = {.n_dims = -1};
-    lower_expr(l, 1, &in, 1, &load, NULL, LOWER_IN_ORDER, &out);
-    return out;
+    return lower_expr(l, 1, &in, 1, &load, NULL, LOWER_IN_ORDER, &out) ? view_merge(&out) : out;
 }
 
 struct view lower_rows(struct lower *l, const struct view *v)
@@ -314,6 +315,19 @@ static bool keeps_samples_apart(struct lower *l, const struct pt_node *n)
     return true;
 }
 
+/* Returns whether the results have no elements, so that nothing is to be computed. */
+static bool are_empty(const struct lower *l, const struct pt_node *n)
+{
+    bool all = n->n_outputs > 0;
+    for (int k = 0; k < n->n_outputs; k++) {
+        bool empty = n->outputs[k] < 0;
+        for (int d = 0; !empty && d < lower_type(l, n, k)->n_dims; d++)
+            empty = lower_type(l, n, k)->dims[d].n == 0;
+        all = all && empty;
+    }
+    return all && n->outputs[0] >= 0;
+}
+
 static int lower_node(struct lower *l, int node)
 {
     const struct pt_node *n = &l->program->nodes[node];
@@ -337,6 +351,13 @@ static int lower_node(struct lower *l, int node)
         lower_refuse(l, "%s is none of the operators that ppcli knows (ppcli keys --operators)",
                      n->target);
         return l->rc;
+    }
+    if (are_empty(l, n)) {
+        for (int k = 0; k < n->n_outputs; k++)
+            if (n->outputs[k] >= 0)
+                l->values[n->outputs[k]].state = LOWERED_EMPTY;
+        l->graph->n_views++;
+        return 0;
     }
     if (lacks_input(l, n)) {
         if (lower_writes(n->target))

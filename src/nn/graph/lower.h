@@ -11,6 +11,7 @@ struct lowered {
         LOWERED_NOT,    /* not yet, or a problem */
         LOWERED_HOST,   /* known: the folder has it */
         LOWERED_WEIGHT, /* a parameter or buffer as a whole, that nobody changed */
+        LOWERED_EMPTY,  /* without elements */
         LOWERED_VIEW
     } state;
     int weight; /* of the program */

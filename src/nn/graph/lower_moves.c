@@ -42,7 +42,8 @@ static int read_tensors(struct lower *l, const struct pt_node *n, int most, stru
     int count = 0;
     for (int i = 0; a && a->kind == PT_TENSORS && i < a->n; i++) {
         const struct pt_tensor *type = &l->program->values[a->values[i]].type;
-        if (type->n_dims == 1 && type->dims[0].n == 0) /* PyTorch takes no notice of it */
+        if (l->values[a->values[i]].state == LOWERED_EMPTY ||
+            (type->n_dims == 1 && type->dims[0].n == 0))
             continue;
         if (count == most) {
             lower_refuse(l, "%s of more than %d tensors", n->target, most);
@@ -319,27 +320,6 @@ static void free_indices(struct indices *x)
     fold_constant_free(&x->c);
 }
 
-/* Turns a list of bools into the numbers of those that are true. */
-static bool number_bools(struct lower *l, struct fold_constant *c)
-{
-    if (c->n_dims != 1 || c->batch_dim >= 0)
-        return lower_refuse(l, "%s by a mask with %d dimensions", l->program->nodes[l->node].target,
-                            c->n_dims);
-    int64_t *numbers = pp_alloc((size_t)c->dims[0], sizeof(*numbers)), n = 0;
-    if (!numbers) {
-        l->rc = PP_ERESOURCE;
-        return false;
-    }
-    for (int64_t i = 0; i < c->dims[0]; i++)
-        if (c->ints[i * c->strides[0]])
-            numbers[n++] = i;
-    pp_free(c->ints);
-    c->ints = numbers;
-    c->n = c->dims[0] = n;
-    c->strides[0] = 1;
-    return true;
-}
-
 /* Reads an index tensor; it must be a constant. */
 static bool read_indices(struct lower *l, int value, int dim, struct indices *out)
 {
@@ -357,7 +337,8 @@ static bool read_indices(struct lower *l, int value, int dim, struct indices *ou
         l->rc = rc;
         return false;
     }
-    return out->c.dtype != PT_BOOL || number_bools(l, &out->c);
+    return out->c.dtype != PT_BOOL ||
+           lower_refuse(l, "%s by a mask: the size of its result depends on what is in it", target);
 }
 
 /* Returns the index at a place of the broadcast shape dims[n], below `size`. */

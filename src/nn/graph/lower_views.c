@@ -273,9 +273,7 @@ static void lower_sliced(struct lower *l, const struct pt_node *n, const struct 
         refuse_samples(l, &v, dim);
         return;
     }
-    if (type->dims[dim].n == 0)
-        lower_refuse(l, "%s: a tensor without elements", n->target);
-    else if (lower_narrow(l, &v, dim, start, type->dims[dim].n, step, &v))
+    if (lower_narrow(l, &v, dim, start, type->dims[dim].n, step, &v))
         lower_set(l, n, 0, &v);
 }
 
@@ -297,6 +295,10 @@ static void lower_split(struct lower *l, const struct pt_node *n, const struct l
         if (view_has_batch(&v, dim) && n->n_outputs > 1) {
             refuse_samples(l, &v, dim);
             return;
+        }
+        if (size.n == 0) {
+            l->values[n->outputs[k]].state = LOWERED_EMPTY;
+            continue;
         }
         if (!lower_narrow(l, &v, dim, start, size.n, 1, &part))
             return;
@@ -326,7 +328,8 @@ static void lower_unbound(struct lower *l, const struct pt_node *n, const struct
 
 /* ---- repeated elements: axes of stride 0 */
 
-/* Adds an axis of stride 0 to a dimension, as its outermost or innermost one. */
+/* Adds an axis of stride 0 to a dimension, as its outermost or innermost one; 0 times: for each
+ * sample. */
 static bool repeat_dim(struct lower *l, struct view *v, int dim, int64_t times, bool innermost)
 {
     int at = view_first_axis(v, dim) + (innermost ? v->count[dim] : 0);
@@ -353,23 +356,12 @@ static void lower_repeat(struct lower *l, const struct pt_node *n, const struct 
         v = view_insert(&v, 0);
     for (int d = 0; d < type->n_dims; d++) {
         struct pt_size has = view_size(&v, d), wants = type->dims[d];
-        if (wants.batch && !has.batch) { /* repeated for each sample */
-            struct pt_size dims[PT_DIMS];
-            for (int k = 0; k < v.n_dims; k++)
-                dims[k] = view_size(&v, k);
-            dims[d].batch = true;
-            if (has.n > 1) {
-                lower_refuse(l, "%s repeats several rows for each sample", n->target);
-                return;
-            }
-            if (!lower_expand(l, &v, v.n_dims, dims, &v))
-                return;
-        }
         if (has.batch && wants.n != has.n) {
             refuse_samples(l, &v, d);
             return;
         }
-        if (!repeat_dim(l, &v, d, wants.n / has.n, false))
+        if (!repeat_dim(l, &v, d, wants.n / has.n, false) ||
+            (wants.batch && !has.batch && !repeat_dim(l, &v, d, 0, false)))
             return;
     }
     lower_set(l, n, 0, &v);

@@ -275,7 +275,7 @@ static bool move_views(struct lower *l, int root, int old, int now)
 bool lower_is_count(const struct lower *l, const struct pt_node *n)
 {
     int value = first_tensor(n);
-    const struct pt_value *v = value >= 0 ? &l->program->values[value] : NULL;
+    const struct pt_value *v = value >= 0 ? &l->program->values[l->aliases[value].root] : NULL;
     return v && lower_writes(n->target) && v->origin == PT_FROM_WEIGHT && v->type.n_dims == 0 &&
            v->type.dtype == PT_I64 && l->program->weights[v->index].kind == PT_BUFFER;
 }

@@ -317,9 +317,44 @@ static int align_dim(struct view *const *views, int n, int dim, int at, int *bad
     }
 }
 
+/* Returns whether all elements of a dimension are one in memory. */
+static bool repeats_one(const struct view *v, int dim)
+{
+    int at = view_first_axis(v, dim);
+    for (int k = at; k < at + v->count[dim]; k++)
+        if (v->axes[k].stride != 0)
+            return false;
+    return true;
+}
+
+/* Gives a dimension, which repeats one element, the axes of another view's. */
+static void repeat_as(struct view *v, int dim, const struct view *like)
+{
+    struct view to = begin_view(v);
+    int from = view_first_axis(like, dim);
+    for (int d = 0; d < v->n_dims; d++) {
+        if (d != dim) {
+            append_dim_of(&to, v, d);
+            continue;
+        }
+        append_dim(&to);
+        for (int k = from; k < from + like->count[dim]; k++)
+            append_axis(&to, (struct axis){like->axes[k].size, 0});
+    }
+    *v = to;
+}
+
 bool view_align(struct view *const *views, int n, int *bad)
 {
     int at = 0;
+    for (int d = 0; n > 0 && d < views[0]->n_dims; d++) {
+        const struct view *like = NULL;
+        for (int i = 0; i < n && !like; i++)
+            like = repeats_one(views[i], d) ? NULL : views[i];
+        for (int i = 0; i < n && like; i++)
+            if (repeats_one(views[i], d))
+                repeat_as(views[i], d, like);
+    }
     for (int d = 0; n > 0 && d < views[0]->n_dims; d++) {
         int axes = align_dim(views, n, d, at, bad);
         if (axes < 0)
