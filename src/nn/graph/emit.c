@@ -26,15 +26,10 @@ struct emitter {
 
 /* ---- values */
 
-static int emit_node(struct emitter *e, int node);
-
 /* Returns the value of the model for input k of a node, with this shape. */
 static int input_of(struct emitter *e, const struct graph_node *n, int k, struct pp_shape shape)
 {
-    int node = n->in[k];
-    const struct graph_node *from = &e->g->nodes[node];
-    bool made = e->values[node] >= 0 && (from->rows || e->layers[node] == e->layer);
-    int x = made ? e->values[node] : emit_node(e, node);
+    int x = e->values[n->in[k]];
     if (e->b->rc < 0)
         return 0;
     pp_assert(pp_shape_floats(&e->b->m->values[x]) == pp_shape_floats(&shape));
@@ -296,18 +291,34 @@ static void name_node(struct emitter *e, const struct graph_node *n, char *out, 
     snprintf(out, bytes, uses > 0 ? "%s#%d" : "%s", path, uses + 1);
 }
 
-/* Adds a node of the graph to the current layer; returns its value. */
-static int emit_node(struct emitter *e, int node)
+/* Returns whether the current layer can read the value of a node. */
+static bool is_made(const struct emitter *e, int node)
+{
+    return e->values[node] >= 0 && (e->g->nodes[node].rows || e->layers[node] == e->layer);
+}
+
+/*
+ * Adds a node of the graph to the current layer, after the nodes that it needs. The residual of a
+ * norm comes first, as in ppcli's own models, so that gradients add up in the same order.
+ */
+static void emit_node(struct emitter *e, int node)
 {
     const struct graph_node *n = &e->g->nodes[node];
     char name[PP_PARAM_NAME_MAX];
+    bool norm = n->kind == GRAPH_BATCH_NORM || n->kind == GRAPH_GROUP_NORM;
+    for (int i = 0; i < n->n_in && e->b->rc == 0; i++) {
+        int k = norm ? n->n_in - 1 - i : i;
+        if (!is_made(e, n->in[k]))
+            emit_node(e, n->in[k]);
+    }
     if (e->b->rc < 0)
-        return 0;
+        return;
     name_node(e, n, name, sizeof(name));
     size_t known = sizeof(emitters) / sizeof(emitters[0]);
     if ((size_t)n->kind >= known || !emitters[n->kind]) {
-        return refuse(e->b, "%s: %s: an operator that cannot be computed yet (kind %d)", e->p->file,
-                      name, (int)n->kind);
+        refuse(e->b, "%s: %s: an operator that cannot be computed yet (kind %d)", e->p->file, name,
+               (int)n->kind);
+        return;
     }
     int y = emitters[n->kind](e, n, name);
     set_params(e, n);
@@ -316,17 +327,17 @@ static int emit_node(struct emitter *e, int node)
     if (e->b->rc == 0)
         pp_assert(y == e->b->m->n_nodes &&
                   pp_shape_floats(&e->b->m->values[y]) == pp_shape_floats(&n->shape));
-    return y;
 }
 
-/* Adds the nodes of a layer, which come before node `end`. */
+/* Adds the nodes of a layer, which come before node `end`: what its last one needs. */
 static void emit_layer(struct emitter *e, const struct graph_layer *l, int end)
 {
     layer(e->b, "%s", l->name);
     e->b->prefix[0] = '\0';
-    for (int i = l->first; i < end; i++)
-        if (e->g->nodes[i].rows && !e->g->nodes[i].dead && e->g->nodes[i].kind != GRAPH_INPUT)
-            emit_node(e, i);
+    int last = end - 1;
+    while (last > l->first && (!e->g->nodes[last].rows || e->g->nodes[last].dead))
+        last--;
+    emit_node(e, last);
     e->layer++;
 }
 
