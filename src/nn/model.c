@@ -230,7 +230,8 @@ static bool same_settings(const struct pp_node *x, const struct pp_node *y)
            x->activation == y->activation && x->bias == y->bias &&
            x->norm.groups == y->norm.groups && are_equal(x->norm.eps, y->norm.eps) &&
            a->heads == b->heads && a->kv_heads == b->kv_heads && a->causal == b->causal &&
-           a->batch_first == b->batch_first && x->rotary.heads == y->rotary.heads &&
+           a->batch_first == b->batch_first && a->masked == b->masked &&
+           are_equal(a->scale, b->scale) && x->rotary.heads == y->rotary.heads &&
            are_equal(x->rotary.base, y->rotary.base) &&
            same_scaling(&x->rotary.scaling, &y->rotary.scaling) &&
            x->window.count_padding == y->window.count_padding &&
@@ -259,6 +260,19 @@ static bool same_params(const struct pp_model *m, const struct pp_node *p, const
     return same;
 }
 
+static bool same_place(const struct pp_heads_place *p, const struct pp_heads_place *q)
+{
+    return p->input == q->input && p->sample == q->sample && p->one_row == q->one_row &&
+           memcmp(&p->at, &q->at, sizeof(p->at)) == 0;
+}
+
+static bool same_places(const struct pp_attention_settings *p,
+                        const struct pp_attention_settings *q)
+{
+    return same_place(&p->q, &q->q) && same_place(&p->k, &q->k) && same_place(&p->v, &q->v) &&
+           same_place(&p->mask, &q->mask) && p->padded == q->padded;
+}
+
 bool pp_layer_same_work(const struct pp_model *m, int x, int y)
 {
     const struct pp_layer *a = &m->layers[x], *b = &m->layers[y];
@@ -273,7 +287,7 @@ bool pp_layer_same_work(const struct pp_model *m, int x, int y)
                p->reads == q->reads && p->positions == q->positions &&
                p->embedding.vocabulary == q->embedding.vocabulary &&
                p->attention.width == q->attention.width && p->attention.keys == q->attention.keys &&
-               p->attention.apart == q->attention.apart && p->cached == q->cached &&
+               same_places(&p->attention, &q->attention) && p->cached == q->cached &&
                are_equal(p->dropout.p, q->dropout.p) &&
                are_equal(p->attention.dropout, q->attention.dropout);
         for (int k = 0; same && k < p->n_x; k++)

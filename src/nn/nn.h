@@ -120,6 +120,21 @@ struct heads {
  * each position or as cross_linear() gives them. */
 int attention(struct builder *b, const char *name, int x, int kv, const struct heads *h);
 
+/* Attention of values as they lie, of `queries` positions to `keys`. If it is over samples, each has
+ * one position. */
+struct attention_view {
+    struct heads heads;
+    int queries, keys;
+    float scale; /* of the scores, above 0; 0: 1 / sqrt(width) */
+    struct pp_heads_at q, k, v, mask;
+};
+
+/* Adds scaled dot-product attention with output queries x heads.q * width. q, k and v are values,
+ * which may be the same one, and overlap; but each head of each position has memory of its own.
+ * mask is a value that is added to the scores, or -1; -infinity in it hides a key. */
+int attention_of(struct builder *b, const char *name, int q, int k, int v, int mask,
+                 const struct attention_view *view);
+
 /* Adds the projections of torch.nn.MultiheadAttention with keys and values from another text, with
  * parameters in_proj_weight [3 * channels][in] and in_proj_bias. A sample of the result is
  * q[T][channels], then kv[T][2 * channels] = k, v. */

@@ -139,6 +139,51 @@ static inline int build_attention_over_rows(struct builder *b, const char *name,
     return attention(b, name, qkv, -1, &(struct heads){2, 2, 2, false, false, 0.2f});
 }
 
+/* Views of a product with a gap; x's channels are added to the scores, one for each head and key. */
+static inline int build_attention_views(struct builder *b, const char *name, int x)
+{
+    const struct linear_piece piece = {"weight", NULL, 14};
+    int qkv = linear_pieces(b, name[0] == 'o' ? "p1" : "p2", x, 1, &piece, PP_ACT_NONE);
+    return attention_of(b, name, qkv, qkv, qkv, x,
+                        &(struct attention_view){.heads = {2, 1, 3, true, true, 0.2f},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .scale = 0.4f,
+                                                 .q = {0, 14, 4, 0},
+                                                 .k = {8, 14, 0, 0},
+                                                 .v = {11, 14, 0, 0},
+                                                 .mask = {0, 0, 1, C}});
+}
+
+/* Queries, keys and values are the same numbers, and the mask has a row for each query. */
+static inline int build_attention_overlapping(struct builder *b, const char *name, int x)
+{
+    const struct linear_piece piece = {"weight", NULL, T};
+    int mask = linear_pieces(b, name[0] == 'o' ? "p1" : "p2", x, 1, &piece, PP_ACT_NONE);
+    const struct pp_heads_at at = {0, C, 3, 0};
+    return attention_of(b, name, x, x, x, mask,
+                        &(struct attention_view){.heads = {2, 2, 3, false, true, 0},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .q = at,
+                                                 .k = at,
+                                                 .v = at,
+                                                 .mask = {0, T, 0, 1}});
+}
+
+/* Over samples: heads of each position, as an exported program has them. */
+static inline int build_attention_of_samples(struct builder *b, const char *name, int x)
+{
+    int kv = linear(b, name[0] == 'o' ? "p1" : "p2", x, 2, PP_ACT_NONE);
+    return attention_of(b, name, x, kv, kv, -1,
+                        &(struct attention_view){.heads = {T * C, T, 1, false, false, 0.2f},
+                                                 .queries = 1,
+                                                 .keys = 1,
+                                                 .q = {0, 0, 1, 0},
+                                                 .k = {0, 0, 2, 0},
+                                                 .v = {1, 0, 2, 0}});
+}
+
 static inline int build_rms_norm(struct builder *b, const char *name, int x)
 {
     return rms_norm(b, name, x, 1e-5f);
@@ -373,6 +418,14 @@ static const struct op_case {
            {.name = "attention, two inputs", build_attention_two, TEXT, .product = true},
            {.name = "cross linear", build_cross, TEXT, .product = true},
            {.name = "cross attention", build_attention_cross, TEXT, .product = true},
+           {.name = "attention of views", build_attention_views, TEXT, .product = true},
+           {.name = "attention of one value", build_attention_overlapping, TEXT, .product = true},
+           {.name = "attention of samples",
+            build_attention_of_samples,
+            TEXT,
+            .crosses = true,
+            .meet = true,
+            .product = true},
            {.name = "attention over rows",
             build_attention_over_rows,
             TEXT,

@@ -33,15 +33,20 @@ struct net {
     struct pp_arena arena;
 };
 
-static struct net set_up(struct pp_backend *be, int rows, int positions, int cached)
+static struct net set_up_model(struct pp_backend *be, struct pp_model *m, int rows)
 {
-    struct net t = {.m = build(positions, cached)};
+    struct net t = {.m = m};
     struct pp_chunk_spec spec = {.max_rows = rows, .state_slots = 1, .backend = &be->choice};
     struct pp_arena dry = pp_arena_dry();
     CHECK_OK(pp_chunk_create(t.m, &spec, &dry, &t.c));
     CHECK_OK(pp_arena_create(dry.used, &t.arena));
     CHECK_OK(pp_chunk_create(t.m, &spec, &t.arena, &t.c));
     return t;
+}
+
+static struct net set_up(struct pp_backend *be, int rows, int positions, int cached)
+{
+    return set_up_model(be, build(positions, cached), rows);
 }
 
 static void tear_down(struct net *t)
@@ -80,6 +85,62 @@ TEST(kept_keys_and_values_continue_a_text)
     }
 }
 
+/* ---- views */
+
+static struct pp_model *build_of(int (*call)(struct builder *b, int x))
+{
+    static const struct pp_config cfg;
+    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    struct builder b = {.m = m, .cfg = &cfg};
+    CHECK_OK(build_begin(&b, (struct pp_shape){2, {T, C, 1}}));
+    layer(&b, "l");
+    CHECK_OK(build_finish(&b, activate(&b, "t", call(&b, 0), PP_ACT_GELU)));
+    return m;
+}
+
+static int same_as_causal(struct builder *b, int x)
+{
+    return attention_of(b, "a", x, x, x, -1,
+                        &(struct attention_view){.heads = {3, 1, 4, true, true, 0},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .q = {0, C, 4, 0},
+                                                 .k = {12, C, 4, 0},
+                                                 .v = {16, C, 4, 0}});
+}
+
+/* Queries, keys and values in values of their own. */
+static int in_pieces(struct builder *b, int x)
+{
+    int q = activate(b, "q", x, PP_ACT_NONE), k = activate(b, "k", x, PP_ACT_NONE);
+    return attention_of(b, "a", q, k, x, -1,
+                        &(struct attention_view){.heads = {3, 1, 4, true, true, 0},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .scale = 0.5f, /* 1 / sqrt(4) */
+                                                 .q = {0, C, 4, 0},
+                                                 .k = {12, C, 4, 0},
+                                                 .v = {16, C, 4, 0}});
+}
+
+TEST(views_have_the_bits_of_an_attention_that_is_laid_out_for_it)
+{
+    enum {
+        ROWS = 2
+    };
+    int (*const calls[])(struct builder * b, int x) = {causal, same_as_causal, in_pieces};
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
+    PP_OWN_MEMORY float *x = noise("x", ROWS * T * C), *want = nans(ROWS * T * Y);
+    PP_OWN_MEMORY float *y = nans(ROWS * T * Y);
+    for (int i = 0; i < COUNT(calls); i++) {
+        struct net t = set_up_model(be, build_of(calls[i]), ROWS);
+        CHECK_OK(pp_chunk_forward(t.c, be, 0, &(struct pp_pass){.rows = ROWS}, x, i ? y : want));
+        tear_down(&t);
+        if (i > 0)
+            assert_memory_equal(want, y, ROWS * T * Y * sizeof(*y));
+    }
+}
+
 /* ---- what does not fit */
 
 static int refused(int (*call)(struct builder *b, int x), struct pp_shape input, int cached)
@@ -112,6 +173,50 @@ static int two(struct builder *b, int x)
     return attention(b, "a", x, x, &(struct heads){5, 5, 4, false, true, 0});
 }
 
+static int outside(struct builder *b, int x)
+{
+    return attention_of(b, "a", x, x, x, -1,
+                        &(struct attention_view){.heads = {3, 1, 4, false, true, 0},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .q = {0, C, 4, 0},
+                                                 .k = {12, C, 4, 0},
+                                                 .v = {17, C, 4, 0}});
+}
+
+static int repeated(struct builder *b, int x)
+{
+    return attention_of(b, "a", x, x, x, -1,
+                        &(struct attention_view){.heads = {3, 1, 4, false, true, 0},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .q = {0, C, 3, 0},
+                                                 .k = {12, C, 4, 0},
+                                                 .v = {16, C, 4, 0}});
+}
+
+static int to_fewer(struct builder *b, int x)
+{
+    return attention_of(b, "a", x, x, x, -1,
+                        &(struct attention_view){.heads = {3, 1, 4, true, true, 0},
+                                                 .queries = T,
+                                                 .keys = T - 1,
+                                                 .q = {0, C, 4, 0},
+                                                 .k = {12, C, 4, 0},
+                                                 .v = {16, C, 4, 0}});
+}
+
+static int masked_over_rows(struct builder *b, int x)
+{
+    return attention_of(b, "a", x, x, x, x,
+                        &(struct attention_view){.heads = {3, 1, 4, false, false, 0},
+                                                 .queries = 1,
+                                                 .keys = 1,
+                                                 .q = {0, 0, 4, 0},
+                                                 .k = {12, 0, 4, 0},
+                                                 .v = {16, 0, 4, 0}});
+}
+
 static int cross(struct builder *b, int x)
 {
     return cross_linear(b, "p", x, global_avg_pool(b, "q", x), 4);
@@ -130,6 +235,13 @@ TEST(what_does_not_fit_is_refused_in_a_line)
                 "do not fit a value of shape 7 x 20 with one of 7 x 20");
     CHECK_FAILS(refused(over_rows, text, 0), PP_ECONFIG, "over the positions of one text");
     CHECK_FAILS(refused(both_ways, text, T), PP_ECONFIG, "only a model whose attention is causal");
+    CHECK_FAILS(refused(outside, text, 0), PP_ECONFIG,
+                "l.a: attention of 3 heads reads outside of a value, or a number of it twice");
+    CHECK_FAILS(refused(repeated, text, 0), PP_ECONFIG, "or a number of it twice");
+    CHECK_FAILS(refused(to_fewer, text, 0), PP_ECONFIG,
+                "l.a: causal attention of 7 positions to 6; use a mask");
+    CHECK_FAILS(refused(masked_over_rows, text, 0), PP_ECONFIG, "over samples has no mask");
+    CHECK_FAILS(refused(same_as_causal, text, T), PP_ECONFIG, "cannot continue a text");
     CHECK_FAILS(refused(cross, pp_shape_image(2, 2, 4), 0), PP_ECONFIG,
                 "cross projections need two texts of one shape, not 2 x 2 x 4 and 4");
 }

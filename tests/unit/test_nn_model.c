@@ -430,7 +430,11 @@ TEST(layers_that_do_other_work_are_told_apart)
         CHANGES(n->attention.keys++);
         CHANGES(n->attention.causal = !n->attention.causal);
         CHANGES(n->attention.batch_first = !n->attention.batch_first);
-        CHANGES(n->attention.apart = !n->attention.apart);
+        CHANGES(n->attention.k.at.position++);
+        CHANGES(n->attention.v.sample++);
+        CHANGES(n->attention.mask.one_row = !n->attention.mask.one_row);
+        CHANGES(n->attention.masked = !n->attention.masked);
+        CHANGES(n->attention.scale += 0.1f);
         CHANGES(n->cached++);
         CHANGES(n->positions++);
         CHANGES(n->embedding.vocabulary++);

@@ -215,6 +215,19 @@ struct pp_node_op {
                   const struct pp_optimizer_args *args, const float *grads, float *params);
 };
 
+/* Where attention finds heads in a value, as distances within a sample. Of a mask, positions are
+ * queries, and `key` is from one key to the next; distance 0: all share a number. */
+struct pp_heads_at {
+    int offset, position, head, key;
+};
+
+/* The same in an input of a node. */
+struct pp_heads_place {
+    int input, sample; /* its number, and its floats of a sample */
+    bool one_row;      /* all samples share it */
+    struct pp_heads_at at;
+};
+
 /* Aligns a node's first parameter, usually a matrix, for 16-byte access. */
 #define PP_NODE_FLOATS ((size_t)4)
 
@@ -249,10 +262,15 @@ struct pp_node {
                     are pp_model_logits_row() apart */
     struct pp_attention_settings {
         int heads, kv_heads, width;
-        int keys; /* positions of the value with the keys */
+        int keys; /* positions of the keys */
         bool causal, batch_first;
-        bool apart; /* its input is a cross_linear's */
-        float dropout;
+        bool padded; /* a sample may have fewer keys: pass->lengths */
+        bool masked;
+        float dropout, scale; /* scale as in struct pp_attention */
+        struct pp_heads_place q, k, v, mask;
+        unsigned gaps; /* bit j: the gradient of input j begins with 0, because q, k, v and the
+                          mask do not fill it, or overlap */
+        bool overlaps; /* two of them share memory */
     } attention;
     struct pp_rotary_settings {
         int heads, width;
