@@ -46,6 +46,7 @@ corpus() {
     echo "$root/tests/fuzz/corpus/$1"
     case $1 in
     ini) printf '%s\n' "$root/tests/golden/ini" "$root/configs" ;;
+    pt2) echo "$root/tests/golden/pt2" ;;
     safetensors | manifest | state) echo "$root/tests/golden/checkpoint-v1/step-00000007" ;;
     esac
 }
