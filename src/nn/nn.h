@@ -120,8 +120,8 @@ struct heads {
  * each position or as cross_linear() gives them. */
 int attention(struct builder *b, const char *name, int x, int kv, const struct heads *h);
 
-/* Attention of values as they lie, of `queries` positions to `keys`. If it is over samples, each has
- * one position. */
+/* Attention of values as they lie, of `queries` positions to `keys`. If it is over the samples, at
+ * each position, there are as many of both. */
 struct attention_view {
     struct heads heads;
     int queries, keys;

@@ -171,17 +171,34 @@ static inline int build_attention_overlapping(struct builder *b, const char *nam
                                                  .mask = {0, T, 0, 1}});
 }
 
-/* Over samples: heads of each position, as an exported program has them. */
+/* Learnt queries, and a learnt number for each head and key: all samples share them. */
+static inline int build_attention_of_params(struct builder *b, const char *name, int x)
+{
+    bool one = name[0] == 'o';
+    const struct pp_shape text = {2, {T, C, 1}}, bias = {2, {T, 2, 1}};
+    int q = source_param(b, one ? "q1" : "q2", PP_PARAM_PLAIN, text);
+    int mask = source_param(b, one ? "b1" : "b2", PP_PARAM_PLAIN, bias);
+    return attention_of(b, name, q, x, x, mask,
+                        &(struct attention_view){.heads = {2, 1, 3, false, true, 0.1f},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .q = {0, C, 3, 0},
+                                                 .k = {0, C, 0, 0},
+                                                 .v = {3, C, 0, 0},
+                                                 .mask = {0, 0, 1, 2}});
+}
+
+/* Over samples, at each position: heads as an exported program has them. */
 static inline int build_attention_of_samples(struct builder *b, const char *name, int x)
 {
     int kv = linear(b, name[0] == 'o' ? "p1" : "p2", x, 2, PP_ACT_NONE);
     return attention_of(b, name, x, kv, kv, -1,
-                        &(struct attention_view){.heads = {T * C, T, 1, false, false, 0.2f},
-                                                 .queries = 1,
-                                                 .keys = 1,
-                                                 .q = {0, 0, 1, 0},
-                                                 .k = {0, 0, 2, 0},
-                                                 .v = {1, 0, 2, 0}});
+                        &(struct attention_view){.heads = {C, 1, 1, false, false, 0.2f},
+                                                 .queries = T,
+                                                 .keys = T,
+                                                 .q = {0, C, 1, 0},
+                                                 .k = {0, 2, 0, 0},
+                                                 .v = {1, 2, 0, 0}});
 }
 
 static inline int build_rms_norm(struct builder *b, const char *name, int x)
@@ -420,6 +437,7 @@ static const struct op_case {
            {.name = "cross attention", build_attention_cross, TEXT, .product = true},
            {.name = "attention of views", build_attention_views, TEXT, .product = true},
            {.name = "attention of one value", build_attention_overlapping, TEXT, .product = true},
+           {.name = "attention of parameters", build_attention_of_params, TEXT},
            {.name = "attention of samples",
             build_attention_of_samples,
             TEXT,

@@ -383,10 +383,10 @@ static int check_places(struct builder *b, struct pp_node *n)
                               "%s: attention of %d heads reads outside of a value, or a number "
                               "of it twice",
                               b->name, s->heads);
-            if (!s->batch_first && (places[i]->one_row || s->masked))
+            if (!s->batch_first && (places[i]->one_row || s->masked || n->positions != s->keys))
                 return refuse(b,
                               "%s: attention over samples has no mask, and all of its inputs "
-                              "have samples",
+                              "have samples with as many positions",
                               b->name);
         }
         compare_regions(b, n, j, n_regions, regions);
