@@ -367,6 +367,9 @@ static int lower_node(struct lower *l, int node)
     int before = l->graph->n_nodes;
     if (keeps_samples_apart(l, n))
         row->lower(l, n, row);
+    int y = n->n_outputs > 0 ? n->outputs[0] : -1;
+    if (l->rc == 0 && !l->refused && y >= 0 && l->values[y].state == LOWERED_NOT)
+        lower_refuse(l, "%s is not taken with tensors like these", n->target);
     if (lower_writes(n->target))
         lower_write(l, n);
     if (l->graph->n_nodes == before)

@@ -16,8 +16,7 @@
 struct heads_view {
     struct graph_heads at;
     int64_t heads, positions, width;
-    int64_t shared;  /* heads are repeated so many times in a row: grouped */
-    bool of_samples; /* its positions are the samples */
+    int64_t shared; /* heads are repeated so many times in a row: grouped */
 };
 
 /* Merges the axes of the leading dimensions, without that of the samples; returns their number. */
@@ -36,6 +35,23 @@ static int merge_heads(const struct view *v, struct axis heads[VIEW_AXES])
     return n;
 }
 
+/* Returns whether attention over samples can read the view [positions][heads][samples][width]. */
+static bool find_heads_of_samples(const struct view *v, struct heads_view *out)
+{
+    if (v->n_dims != 4 || v->count[0] > 1 || v->count[1] > 1)
+        return false;
+    *out = (struct heads_view){.at = {.offset = v->offset},
+                               .heads = view_size(v, 1).n,
+                               .shared = 1,
+                               .positions = view_size(v, 0).n,
+                               .width = view_size(v, 3).n};
+    if (v->count[0] == 1)
+        out->at.position = v->axes[0].stride;
+    if (v->count[1] == 1)
+        out->at.head = v->axes[v->count[0]].stride;
+    return true;
+}
+
 /* Returns whether attention can read the view as it is. */
 static bool find_heads(const struct view *view, struct heads_view *out)
 {
@@ -44,12 +60,13 @@ static bool find_heads(const struct view *view, struct heads_view *out)
     int n = merge_heads(&v, heads), row = v.n_dims - 2, last = v.n_dims - 1;
     const struct axis *position = &v.axes[view_first_axis(&v, row)];
     const struct axis *channel = &v.axes[view_first_axis(&v, last)];
+    if (view_has_batch(&v, row))
+        return find_heads_of_samples(&v, out);
     *out = (struct heads_view){.at = {.offset = v.offset},
                                .heads = 1,
                                .shared = 1,
                                .positions = view_size(&v, row).n,
-                               .width = view_size(&v, last).n,
-                               .of_samples = view_has_batch(&v, row)};
+                               .width = view_size(&v, last).n};
     if (v.count[last] > 1 || (v.count[last] == 1 && channel->stride != 1) || v.count[row] > 1)
         return false;
     if (v.count[row] == 1)
@@ -69,7 +86,11 @@ static bool take_heads(struct lower *l, struct view *v, struct heads_view *out)
     if (find_heads(v, out))
         return true;
     *v = lower_copy(l, v);
-    return l->rc == 0 && !l->refused && find_heads(v, out);
+    char text[96];
+    if (l->rc < 0 || l->refused)
+        return false;
+    return find_heads(v, out) || lower_refuse(l, "attention of %s: which dimensions are heads?",
+                                              view_text(v, text, sizeof(text)));
 }
 
 /* ---- masks */
@@ -190,7 +211,8 @@ static bool find_mask(struct lower *l, struct view *mask, const struct view *q, 
 
 /* ---- the operator */
 
-/* Returns the result [..][queries][width] of an attention that gives [queries][heads * width]. */
+/* Returns the result [..][queries][width] of an attention that gives [queries][heads * width], where
+ * `heads` are the elements of the leading dimensions. */
 static struct view view_of_result(const struct pt_tensor *type, int value, int64_t heads)
 {
     struct view v = {.value = value, .n_dims = type->n_dims};
@@ -261,7 +283,8 @@ static void lower_attention(struct lower *l, const struct pt_node *n, const stru
     }
     in[3] = take_mask(l, n, &a.causal);
     bool masked = in[3].n_dims >= 0;
-    if (masked && q.of_samples)
+    a.of_samples = view_has_batch(&in[0], in[0].n_dims - 2);
+    if (masked && a.of_samples)
         lower_refuse(l, "attention over the samples of a batch, with a mask");
     if (l->rc < 0 || l->refused || (masked && !find_mask(l, &in[3], &in[0], k.positions, &a)))
         return;
@@ -273,7 +296,6 @@ static void lower_attention(struct lower *l, const struct pt_node *n, const stru
     a.q = q.at;
     a.k = k.at;
     a.v = v.at;
-    a.of_samples = q.of_samples;
     a.scale = (float)lower_number(n, "scale", 1 / sqrt((double)q.width));
     const int values[] = {in[0].value, in[1].value, in[2].value, in[3].value};
     struct graph_node *node = lower_add(l, GRAPH_ATTENTION, masked ? 4 : 3, values,
@@ -282,7 +304,8 @@ static void lower_attention(struct lower *l, const struct pt_node *n, const stru
         return;
     node->attention = a;
     node->positions = a.queries;
-    struct view y = view_of_result(lower_type(l, n, 0), l->graph->n_nodes - 1, q.heads);
+    int64_t leading = a.of_samples ? q.positions * q.heads : q.heads;
+    struct view y = view_of_result(lower_type(l, n, 0), l->graph->n_nodes - 1, leading);
     lower_set(l, n, 0, &y);
 }
 
