@@ -7,17 +7,15 @@
 #include "nn.h"
 #include "ppcli/base/base.h"
 
-/* What a model keeps of its archive: initial values and constants. */
+/* What a model keeps of its archive: initial values. */
 struct archive {
     struct pt_program *program;
-    struct graph *graph;
     struct graph_initial *initial;
 };
 
 static void free_archive(void *owned)
 {
     struct archive *a = owned;
-    graph_destroy(a->graph);
     pp_free(a->initial);
     pt_program_destroy(&a->program);
     pp_free(a);
@@ -34,28 +32,32 @@ static int report_problems(const struct graph *g)
 {
     const struct graph_problem *p = g->problems;
     const struct pt_node *n = &g->program->nodes[p->source];
-    char more[96] = "";
+    char more[64] = "";
     if (g->n_problems > 1)
-        snprintf(more, sizeof(more), "; and %d more: ppcli explain shows them", g->n_problems - 1);
-    return pp_fail(PP_ECONFIG, "%s: %s%s%s%s%s%s%s", g->program->file, n->path,
-                   n->path[0] ? ": " : "", p->text, n->source[0] ? "\n  " : "", n->source,
-                   n->code[0] ? ":  " : "", n->code);
+        snprintf(more, sizeof(more), "; and %d more: ppcli explain lists them", g->n_problems - 1);
+    return pp_fail(PP_ECONFIG, "%s: %s%s%s (%s: %s)%s", g->program->file, n->path,
+                   n->path[0] ? ": " : "", p->text, n->source, n->code, more);
 }
 
-static int make_graph(struct builder *b, struct archive *a)
+static void destroy_graph(struct graph **g)
 {
-    const char *file = b->cfg->model.from;
-    if (!file[0])
-        return pp_fail(PP_ECONFIG, "model.from names no archive: type = graph needs one");
-    PP_TRY(pt_program_read(file, &a->program));
+    graph_destroy(*g);
+}
+
+static int read_model(struct builder *b, struct archive *a)
+{
+    PP_OWN(destroy_graph) struct graph *g = NULL;
+    if (!b->cfg->model.from[0])
+        return pp_fail(PP_ECONFIG, "model.from names no archive, which model.type = graph needs");
+    PP_TRY(pt_program_read(b->cfg->model.from, &a->program));
     PP_TRY(graph_initial_create(a->program, &a->initial));
-    PP_TRY(graph_lower(a->program, b->data, &a->graph));
-    if (a->graph->n_problems > 0)
-        return report_problems(a->graph);
-    PP_TRY(graph_choose_layers(a->graph));
+    PP_TRY(graph_lower(a->program, b->data, &g));
+    if (g->n_problems > 0)
+        return report_problems(g);
+    PP_TRY(graph_choose_layers(g));
     if (b->cfg->model.fuse)
-        PP_TRY(graph_fuse(a->graph));
-    return 0;
+        PP_TRY(graph_fuse(g));
+    return graph_emit(g, a->initial, b);
 }
 
 static int build(struct builder *b, int x)
@@ -67,8 +69,7 @@ static int build(struct builder *b, int x)
     }
     b->m->owned = a;
     b->m->free_owned = free_archive;
-    int y = make_graph(b, a);
-    y = y < 0 ? y : graph_emit(a->graph, a->initial, b);
+    int y = read_model(b, a);
     b->rc = y < 0 && b->rc == 0 ? y : b->rc;
     return y;
 }

@@ -9,6 +9,7 @@
 
 #include "../model.h"
 #include "../nn.h"
+#include "../expr.h"
 #include "graph.h"
 #include "ppcli/base/base.h"
 
@@ -21,7 +22,6 @@ struct emitter {
     int *values;  /* [nodes] of the model; -1: not made */
     int *layers;  /* [nodes] layer in which a node that no sample changes was made last */
     int *holders; /* [weights] first parameter with this storage; -1: none */
-    int *uses;    /* [modules of the program] nodes with random numbers so far */
 };
 
 /* ---- values */
@@ -263,32 +263,112 @@ static int emit_add(struct emitter *e, const struct graph_node *n, const char *n
     return add(e->b, name, x, other, n->activation == PP_ACT_RELU);
 }
 
+static int emit_constant(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    return source_constant(e->b, name, n->table, n->shape);
+}
+
+static int emit_weight(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    bool matrix = e->p->weights[n->weights[0]].n_dims > 1;
+    return source_param(e->b, name, matrix ? PP_PARAM_DECAYED : PP_PARAM_PLAIN, n->shape);
+}
+
+static int emit_expr(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int x[PP_NODE_INPUTS];
+    for (int k = 0; k < n->n_in; k++)
+        x[k] = input_of(e, n, k, e->g->nodes[n->in[k]].shape);
+    int y = expr(e->b, name, n->n_in, x, n->n_pieces, n->pieces,
+                 (const int32_t *const *)e->g->tables, n->shape, n->fill);
+    if (n->rows && e->b->rc == 0) /* a copy for each sample, of what is the same for all */
+        e->b->m->nodes[e->b->m->n_nodes - 1].one_row = false;
+    return y;
+}
+
+static int emit_softmax(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    int x = input_of(e, n, 0, n->shape);
+    return softmax(e->b, name, x, n->outer, n->n, n->inner, n->log);
+}
+
+static struct pp_heads_at place_of(const struct graph_heads *h)
+{
+    return (struct pp_heads_at){(int)h->offset, (int)h->position, (int)h->head, 0};
+}
+
+static int emit_attention(struct emitter *e, const struct graph_node *n, const char *name)
+{
+    const struct graph_attention *a = &n->attention;
+    int x[4] = {-1, -1, -1, -1};
+    const struct attention_view view = {.heads = {.q = a->heads,
+                                                  .kv = a->kv_heads,
+                                                  .width = a->width,
+                                                  .causal = a->causal,
+                                                  .batch_first = !a->of_samples,
+                                                  .dropout = a->dropout},
+                                        .queries = a->queries,
+                                        .keys = a->keys,
+                                        .scale = a->scale,
+                                        .q = place_of(&a->q),
+                                        .k = place_of(&a->k),
+                                        .v = place_of(&a->v),
+                                        .mask = {(int)a->mask.offset, (int)a->mask.query,
+                                                 (int)a->mask.head, (int)a->mask.position}};
+    for (int k = 0; k < n->n_in; k++)
+        x[k] = input_of(e, n, k, e->g->nodes[n->in[k]].shape);
+    return attention_of(e->b, name, x[0], x[1], x[2], x[3], &view);
+}
+
 /* A node without a row here cannot be built. */
 static int (*const emitters[])(struct emitter *e, const struct graph_node *n, const char *name) = {
-    [GRAPH_LINEAR] = emit_linear,         [GRAPH_PIECES] = emit_pieces,
-    [GRAPH_CROSS] = emit_cross,           [GRAPH_CONV] = emit_conv,
-    [GRAPH_BATCH_NORM] = emit_batch_norm, [GRAPH_GROUP_NORM] = emit_group_norm,
-    [GRAPH_LAYER_NORM] = emit_layer_norm, [GRAPH_RMS_NORM] = emit_rms_norm,
-    [GRAPH_EMBEDDING] = emit_embedding,   [GRAPH_ROTARY] = emit_rotary,
-    [GRAPH_GATED] = emit_gated,           [GRAPH_MAX_POOL] = emit_max_pool,
-    [GRAPH_AVG_POOL] = emit_avg_pool,     [GRAPH_DROPOUT] = emit_dropout,
-    [GRAPH_ACTIVATE] = emit_activate,     [GRAPH_ADD] = emit_add,
+    [GRAPH_LINEAR] = emit_linear,
+    [GRAPH_PIECES] = emit_pieces,
+    [GRAPH_CROSS] = emit_cross,
+    [GRAPH_CONV] = emit_conv,
+    [GRAPH_BATCH_NORM] = emit_batch_norm,
+    [GRAPH_GROUP_NORM] = emit_group_norm,
+    [GRAPH_LAYER_NORM] = emit_layer_norm,
+    [GRAPH_RMS_NORM] = emit_rms_norm,
+    [GRAPH_EMBEDDING] = emit_embedding,
+    [GRAPH_ROTARY] = emit_rotary,
+    [GRAPH_GATED] = emit_gated,
+    [GRAPH_MAX_POOL] = emit_max_pool,
+    [GRAPH_AVG_POOL] = emit_avg_pool,
+    [GRAPH_DROPOUT] = emit_dropout,
+    [GRAPH_ACTIVATE] = emit_activate,
+    [GRAPH_ADD] = emit_add,
+    [GRAPH_CONSTANT] = emit_constant,
+    [GRAPH_WEIGHT] = emit_weight,
+    [GRAPH_EXPR] = emit_expr,
+    [GRAPH_SOFTMAX] = emit_softmax,
+    [GRAPH_ATTENTION] = emit_attention,
 };
 
-/* Writes the name of a node: its module's, and a number after the first node with random numbers of
- * a module, so that each draws its own. */
+/* Returns whether an operator draws random numbers. */
+static bool is_random(const struct pt_node *n)
+{
+    static const char dropout_word[] = "aten.dropout";
+    return strncmp(n->target, dropout_word, sizeof(dropout_word) - 1) == 0 ||
+           pt_arg_find(n, "dropout_p");
+}
+
+/* Writes the name of a node: its module's, and a number after the module's first operator with
+ * random numbers, so that each draws its own. */
 static void name_node(struct emitter *e, const struct graph_node *n, char *out, size_t bytes)
 {
-    const char *path = n->source >= 0 ? e->p->nodes[n->source].path : "";
-    bool random =
-        n->kind == GRAPH_DROPOUT || (n->kind == GRAPH_ATTENTION && n->attention.dropout > 0);
-    int uses = 0;
-    for (int i = 0; i < e->p->n_modules && random; i++)
-        if (strcmp(e->p->modules[i].path, path) == 0) {
-            uses = e->uses[i]++;
-            break;
-        }
-    snprintf(out, bytes, uses > 0 ? "%s#%d" : "%s", path, uses + 1);
+    const struct pt_node *of = n->source >= 0 ? &e->p->nodes[n->source] : NULL;
+    int before = 0;
+    for (int i = 0; of && is_random(of) && i < n->source; i++)
+        before += is_random(&e->p->nodes[i]) && strcmp(e->p->nodes[i].path, of->path) == 0;
+    snprintf(out, bytes, before > 0 ? "%s#%d" : "%s", of ? of->path : "", before + 1);
+}
+
+/* Returns whether the node can be built from values of one row, or to one. */
+static bool takes_one_row(const struct graph_node *n)
+{
+    return n->kind == GRAPH_EXPR || n->kind == GRAPH_SOFTMAX || n->kind == GRAPH_ATTENTION ||
+           n->n_in == 0;
 }
 
 /* Returns whether the current layer can read the value of a node. */
@@ -310,6 +390,7 @@ static void emit_node(struct emitter *e, int node)
         int k = norm ? n->n_in - 1 - i : i;
         if (!is_made(e, n->in[k]))
             emit_node(e, n->in[k]);
+        pp_assert(e->g->nodes[n->in[k]].rows || takes_one_row(n));
     }
     if (e->b->rc < 0)
         return;
@@ -346,7 +427,6 @@ static void fini_emitter(struct emitter *e)
     pp_free(e->values);
     pp_free(e->layers);
     pp_free(e->holders);
-    pp_free(e->uses);
 }
 
 static int init_emitter(struct emitter *e)
@@ -354,14 +434,30 @@ static int init_emitter(struct emitter *e)
     e->values = pp_alloc((size_t)e->g->n_nodes, sizeof(*e->values));
     e->layers = pp_alloc((size_t)e->g->n_nodes, sizeof(*e->layers));
     e->holders = pp_alloc((size_t)e->p->n_weights, sizeof(*e->holders));
-    e->uses = pp_alloc((size_t)e->p->n_modules, sizeof(*e->uses));
-    if (!e->values || !e->layers || !e->holders || !e->uses)
+    if (!e->values || !e->layers || !e->holders)
         return PP_ERESOURCE;
     for (int i = 1; i < e->g->n_nodes; i++)
         e->values[i] = -1;
     for (int i = 0; i < e->p->n_weights; i++)
         e->holders[i] = -1;
     return 0;
+}
+
+/* Copies the model's last value if its own node needs it in the backward pass, when the loss has
+ * overwritten it. */
+static int free_output(struct emitter *e, int y)
+{
+    struct expr_step load = {.code = PP_EXPR_LOAD};
+    struct expr_operand from = {.stride = {1}, .table_axis = -1};
+    const struct expr_piece piece = {.n_axes = 1,
+                                     .size = {(int64_t)pp_shape_floats(&e->b->m->values[y])},
+                                     .n_operands = 1,
+                                     .operands = &from,
+                                     .n_steps = 1,
+                                     .steps = &load,
+                                     .result = from};
+    bool reads = e->b->m->nodes[y - 1].reads & PP_READS_Y_IN_I;
+    return reads ? expr(e->b, "", 1, &y, 1, &piece, NULL, e->b->m->values[y], 0) : y;
 }
 
 int graph_emit(const struct graph *g, const struct graph_initial *initial, struct builder *b)
@@ -376,7 +472,8 @@ int graph_emit(const struct graph *g, const struct graph_initial *initial, struc
     if (g->n_layers == 0)
         emit_layer(&e, &whole, g->n_nodes);
     PP_TRY(b->rc);
-    int y = e.values[g->output];
+    int y = free_output(&e, e.values[g->output]);
+    PP_TRY(b->rc);
     b->m->values[0] = g->nodes[0].shape;
     b->m->values[y] = g->nodes[g->output].shape;
     return y;

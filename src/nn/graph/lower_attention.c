@@ -284,6 +284,9 @@ static void lower_attention(struct lower *l, const struct pt_node *n, const stru
     in[3] = take_mask(l, n, &a.causal);
     bool masked = in[3].n_dims >= 0;
     a.of_samples = view_has_batch(&in[0], in[0].n_dims - 2);
+    if (a.causal && q.positions != k.positions)
+        lower_refuse(l, "causal attention of %lld queries to %lld keys", (long long)q.positions,
+                     (long long)k.positions);
     if (masked && a.of_samples)
         lower_refuse(l, "attention over the samples of a batch, with a mask");
     if (l->rc < 0 || l->refused || (masked && !find_mask(l, &in[3], &in[0], k.positions, &a)))
