@@ -384,7 +384,7 @@ bool program_complete(const struct program *p, const size_t *tables, struct pp_e
         e->out[k].repeats = p->out[k].repeats;
     }
     e->n_out = p->n_out;
-    if (m.fits)
+    if (m.fits && p->n_out > 0) /* a comparison has no gradient */
         pp_expr_finish(e);
     return m.fits;
 }
