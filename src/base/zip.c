@@ -38,7 +38,7 @@ static uint64_t little(const uint8_t *p, int n)
     return x;
 }
 
-static bool begins_with(const uint8_t *p, char a, char b)
+static bool begins_with(const uint8_t *p, uint8_t a, uint8_t b)
 {
     return p[0] == 'P' && p[1] == 'K' && p[2] == a && p[3] == b;
 }
@@ -223,7 +223,7 @@ static int check_entries(struct pp_zip *z)
 
 static int read_directory(struct pp_zip *z)
 {
-    struct directory d;
+    struct directory d = {0};
     PP_TRY(find_directory(z, &d));
     PP_ALLOC(z->entries, d.n);
     PP_ALLOC(z->by_name, d.n);

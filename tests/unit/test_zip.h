@@ -64,7 +64,8 @@ static inline struct blob zip_of(const struct made *entries, int n, int kind)
         bool zip64 = (kind & ZIP_64) != 0;
         put_entry(&d, 0x02014b50, e, crc, kind, false);
         pp_bytes_little(&d, zip64 ? 4 + 5 + 28 : 0, 2);
-        pp_bytes_little(&d, 0, 2 + 2 + 2 + 4); /* no comment, first part, no attributes */
+        pp_bytes_little(&d, 0, 4); /* no comment, the first part */
+        pp_bytes_little(&d, 0, 6); /* no attributes */
         pp_bytes_little(&d, zip64 ? UINT32_MAX : at, 4);
         pp_bytes_put(&d, e->name, strlen(e->name));
         pp_bytes_put(&d, "UT\1\0x", zip64 ? 5 : 0); /* a field of another kind before */

@@ -229,7 +229,7 @@ static int read_strides(struct pt_reading *r, const json_t *meta, struct pt_weig
     if (json_array_size(strides) != (size_t)t.n_dims)
         return pp_fail(PP_EFORMAT, "%s: its sizes and strides differ in number", r->where);
     PP_TRY(pt_read_size(r, json_object_get(meta, "storage_offset"), &offset));
-    bool free = offset.batch;
+    bool varies = offset.batch;
     w->dtype = t.dtype;
     w->n_dims = t.n_dims;
     w->offset = offset.n;
@@ -238,9 +238,9 @@ static int read_strides(struct pt_reading *r, const json_t *meta, struct pt_weig
         PP_TRY(pt_read_size(r, json_array_get(strides, (size_t)i), &stride));
         w->dims[i] = t.dims[i].n;
         w->strides[i] = stride.n;
-        free = free || stride.batch || t.dims[i].batch;
+        varies = varies || stride.batch || t.dims[i].batch;
     }
-    if (free)
+    if (varies)
         return pp_fail(PP_EFORMAT, "%s: the shape of a weight depends on the data", r->where);
     return 0;
 }
@@ -354,8 +354,8 @@ static int read_value_names(struct pt_reading *r, struct pt_text object, struct 
     struct pt_program *p = r->p;
     struct pt_walk w;
     struct pt_text key, text;
-    size_t room = 0, texts = 0;
-    PP_OWN_MEMORY struct pt_text *metas = NULL;
+    size_t room = 0, texts = 64;
+    PP_TAKE(struct pt_text, metas, texts);
     PP_TRY(pt_walk_begin(r->where, object, '{', &w));
     int rc = 0;
     while ((rc = pt_walk_next(&w, &key, &text)) > 0) {
@@ -707,6 +707,7 @@ static int read_graph(struct pt_reading *r, struct pt_text module)
     PP_TRY(pt_members_find(r->where, g[G_GRAPH].text, t, T_MEMBERS));
     PP_TRY(pt_members_find(r->where, g[G_SIGNATURE].text, s, S_MEMBERS));
     PP_TRY(read_value_names(r, t[T_VALUES].text, &metas));
+    pp_assert(metas != NULL); /* the analyser loses it in the loops that follow */
     PP_TRY(read_inputs(r, s[S_INPUTS].text));
     PP_TRY(find_batch(r, metas));
     PP_TRY(read_shapes(r, metas));
