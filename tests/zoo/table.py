@@ -60,7 +60,7 @@ def main():
             sums[i] += word == "yes"
         wrong = next((w for w in row if w not in ("yes", "")), None)
         if wrong:
-            reasons.setdefault(wrong.replace(entry.name, "NAME"), []).append(entry.name)
+            reasons.setdefault(wrong.replace(entry.name + ".pt2", "NAME.pt2"), []).append(entry.name)
         print("| %s | %s | %s |" % (entry.name, entry.family, " | ".join(w.replace("|", "/") for w in row)), flush=True)
     print("\n%d models: %d exported, %d explained, %d trained" % (len(entries), *sums))
     for why, names in sorted(reasons.items(), key=lambda r: -len(r[1])):
