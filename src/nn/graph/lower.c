@@ -262,8 +262,9 @@ struct view lower_with_channels(const struct view *v, int value, int64_t channel
 const struct lowering *lower_find(const char *target)
 {
     static const struct lowering *const tables[] = {
-        lowerings_of_views, lowerings_of_moves,   lowerings_of_elements, lowerings_of_sums,
-        lowerings_of_ops,   lowerings_of_windows, lowerings_of_norms,    lowerings_of_attention};
+        lowerings_of_views,   lowerings_of_moves, lowerings_of_elements,
+        lowerings_of_sums,    lowerings_of_sizes, lowerings_of_ops,
+        lowerings_of_windows, lowerings_of_norms, lowerings_of_attention};
     char plain[96];
     bool writes = lower_writes(target);
     for (int tries = 0; tries <= writes; tries++) {

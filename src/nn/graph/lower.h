@@ -62,8 +62,8 @@ struct lowering {
 /* The tables, each ended by a row without target. A row without the "_" of an operator that writes
  * in place serves it too. */
 extern const struct lowering lowerings_of_views[], lowerings_of_moves[], lowerings_of_elements[],
-    lowerings_of_sums[], lowerings_of_ops[], lowerings_of_windows[], lowerings_of_norms[],
-    lowerings_of_attention[];
+    lowerings_of_sums[], lowerings_of_sizes[], lowerings_of_sizes[], lowerings_of_ops[],
+    lowerings_of_windows[], lowerings_of_norms[], lowerings_of_attention[];
 
 /* Returns the row of an operator, NULL: there is none. */
 const struct lowering *lower_find(const char *target);
@@ -130,6 +130,9 @@ bool lower_reshape(struct lower *l, const struct view *v, int n_dims, const stru
 bool lower_expand(struct lower *l, const struct view *v, int n_dims, const struct pt_size *dims,
                   struct view *out);
 
+/* Repeats the whole dimension, or, `innermost`, each of its elements; 0 times: for each sample. */
+bool lower_repeat(struct lower *l, struct view *v, int dim, int64_t times, bool innermost);
+
 /* Returns the shape in memory of `positions` rows of `channels`: flat if positions is 1. */
 struct pp_shape lower_shape(int64_t positions, int64_t channels);
 
@@ -189,6 +192,11 @@ struct view lower_layout(const struct view *like, int n_dims, const struct pt_si
  * part of; `fill` is where none is. Returns as lower_expr(). */
 bool lower_move(struct lower *l, const struct view *layout, float fill, int n_parts,
                 struct lower_part *parts, struct view *out);
+
+/* Shows, or copies, the elements table[0], table[1], ... of dimension `dim` of v, without the samples.
+ * Returns as lower_expr(); *out may be *v. */
+bool lower_take(struct lower *l, const struct view *v, int dim, int64_t count, const int32_t *table,
+                struct view *out);
 
 /* ---- writing in place: lower_write.c */
 

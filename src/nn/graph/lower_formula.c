@@ -95,7 +95,7 @@ static int put_pair(struct compiler *c, enum pp_expr_code code, int a, int b)
         return a;
     if (code == PP_EXPR_LT && (is_number(c, b, -HUGE_VAL) || is_number(c, a, HUGE_VAL)))
         return put_number(c, 0);
-    return put_step(c, (struct graph_step){.code = code, .a = a, .b = b});
+    return put_step(c, (struct graph_step){.code = code, .a = a, .b = b, .c = a});
 }
 
 static int put_choice(struct compiler *c, int condition, int yes, int no)
@@ -136,30 +136,31 @@ static int read_function(struct compiler *c)
     static const struct {
         const char *name;
         enum pp_expr_code code;
-        int operands;
-    } functions[] = {{"abs(", PP_EXPR_ABS, 1},     {"exp(", PP_EXPR_EXP, 1},
-                     {"log(", PP_EXPR_LOG, 1},     {"expm1(", PP_EXPR_EXPM1, 1},
-                     {"sqrt(", PP_EXPR_SQRT, 1},   {"log1p(", PP_EXPR_LOG1P, 1},
-                     {"rsqrt(", PP_EXPR_RSQRT, 1}, {"sin(", PP_EXPR_SIN, 1},
-                     {"cos(", PP_EXPR_COS, 1},     {"tanh(", PP_EXPR_TANH, 1},
-                     {"erf(", PP_EXPR_ERF, 1},     {"sigmoid(", PP_EXPR_SIGMOID, 1},
-                     {"floor(", PP_EXPR_FLOOR, 1}, {"trunc(", PP_EXPR_TRUNC, 1},
-                     {"max(", PP_EXPR_MAX, 2},     {"min(", PP_EXPR_MIN, 2}};
+    } functions[] = {
+        {"abs(", PP_EXPR_ABS},     {"exp(", PP_EXPR_EXP},     {"log(", PP_EXPR_LOG},
+        {"expm1(", PP_EXPR_EXPM1}, {"sqrt(", PP_EXPR_SQRT},   {"log1p(", PP_EXPR_LOG1P},
+        {"rsqrt(", PP_EXPR_RSQRT}, {"sin(", PP_EXPR_SIN},     {"cos(", PP_EXPR_COS},
+        {"tanh(", PP_EXPR_TANH},   {"erf(", PP_EXPR_ERF},     {"sigmoid(", PP_EXPR_SIGMOID},
+        {"floor(", PP_EXPR_FLOOR}, {"trunc(", PP_EXPR_TRUNC}, {"max(", PP_EXPR_MAX},
+        {"min(", PP_EXPR_MIN}};
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         if (!take_word(c, functions[i].name))
             continue;
-        int a = read_choice(c),
-            b = functions[i].operands == 2 && take_word(c, ",") ? read_choice(c) : 0;
+        int a = read_choice(c), b = take_word(c, ",") ? read_choice(c) : a;
         take_word(c, ")");
-        return put_step(c, (struct graph_step){.code = functions[i].code, .a = a, .b = b});
+        return put_step(c, (struct graph_step){.code = functions[i].code, .a = a, .b = b, .c = a});
     }
     return -1;
 }
 
 static int read_factor(struct compiler *c)
 {
-    if (take_word(c, "-"))
-        return put_step(c, (struct graph_step){.code = PP_EXPR_NEG, .a = read_factor(c)});
+    if (take_word(c, "-")) {
+        int a = read_factor(c);
+        return c->steps[a].code == PP_EXPR_FILL
+                   ? put_number(c, -(double)c->steps[a].number)
+                   : put_step(c, (struct graph_step){.code = PP_EXPR_NEG, .a = a, .b = a, .c = a});
+    }
     if (take_word(c, "(")) {
         int inside = read_choice(c);
         take_word(c, ")");
@@ -229,11 +230,30 @@ static int read_choice(struct compiler *c)
 
 /* ---- nodes */
 
-/* Moves a step to the end: the last one is the result. Steps that it does not need stay. */
+/* Leaves out the steps that the result does not need; it is the last one then. */
 static void end_with(struct compiler *c, int result)
 {
-    while (c->n_steps > result + 1)
-        c->n_steps--;
+    bool needed[STEPS_MAX] = {false};
+    int now[STEPS_MAX], n = 0;
+    needed[result] = true;
+    for (int i = result; i >= 0; i--) {
+        const struct graph_step *s = &c->steps[i];
+        if (needed[i] && s->code != PP_EXPR_LOAD && s->code != PP_EXPR_FILL)
+            needed[s->a] = needed[s->b] = needed[s->c] = true;
+    }
+    for (int i = 0; i <= result; i++) {
+        struct graph_step s = c->steps[i];
+        if (!needed[i])
+            continue;
+        if (s.code != PP_EXPR_LOAD && s.code != PP_EXPR_FILL) {
+            s.a = now[s.a];
+            s.b = now[s.b];
+            s.c = now[s.c];
+        }
+        now[i] = n;
+        c->steps[n++] = s;
+    }
+    c->n_steps = n;
 }
 
 bool lower_compute(struct lower *l, const char *formula, int n_operands,

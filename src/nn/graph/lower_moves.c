@@ -272,9 +272,8 @@ static void lower_roll(struct lower *l, const struct pt_node *n, const struct lo
 
 /* ---- tables of indices */
 
-/* Shows, or copies, the elements table[0], table[1], .. of dimension `dim` of v. */
-static bool take_by_table(struct lower *l, struct view *v, int dim, int64_t count,
-                          const int32_t *table, struct view *out)
+bool lower_take(struct lower *l, const struct view *v, int dim, int64_t count, const int32_t *table,
+                struct view *out)
 {
     struct view m = view_merge(v);
     int64_t step = count > 1 ? (int64_t)table[1] - table[0] : 1;
@@ -472,7 +471,7 @@ static bool pick_last(struct lower *l, struct view *v, const int32_t *table, int
     if (kept + n > PT_DIMS)
         return lower_refuse(l, "%s: more than %d dimensions", l->program->nodes[l->node].target,
                             PT_DIMS);
-    return take_by_table(l, v, kept, count, table, v) && lower_reshape(l, v, kept + n, dims, v);
+    return lower_take(l, v, kept, count, table, v) && lower_reshape(l, v, kept + n, dims, v);
 }
 
 /* Makes room for the table of n dimensions; refuses one that has no or too many elements. */

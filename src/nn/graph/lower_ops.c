@@ -485,6 +485,27 @@ static void lower_dropout(struct lower *l, const struct pt_node *n, const struct
     lower_set(l, n, 0, &x);
 }
 
+/* 1 with probability p, else 0: a dropout of the number p. So its mean, p, is what a test sees. */
+static void lower_bernoulli(struct lower *l, const struct pt_node *n, const struct lowering *row)
+{
+    struct lower_operand x[2] = {{.view = lower_tensor(l, n, "self")},
+                                 {.is_number = true, .number = lower_number(n, "p", 0.5)}};
+    struct view v;
+    (void)row;
+    if (!lower_compute(l, "b", 2, x, NULL, &v))
+        return;
+    l->graph->nodes[v.value].rows = true; /* each sample has its own */
+    if (x[1].number > 0 && x[1].number < 1) {
+        struct graph_node *d =
+            lower_add(l, GRAPH_DROPOUT, 1, &v.value, l->graph->nodes[v.value].shape);
+        if (!d)
+            return;
+        d->p = (float)(1 - x[1].number);
+        v.value = l->graph->n_nodes - 1;
+    }
+    lower_set(l, n, 0, &v);
+}
+
 static void refuse_loss(struct lower *l, const struct pt_node *n, const struct lowering *row)
 {
     (void)row;
@@ -508,6 +529,8 @@ const struct lowering lowerings_of_ops[] = {
     LOWER("aten.embedding.default", lower_embedding),
     LOWER("aten.dropout.default", lower_dropout),
     LOWER("aten.dropout_.default", lower_dropout),
+    LOWER("aten.bernoulli.p", lower_bernoulli),
+    LOWER("aten.bernoulli_.float", lower_bernoulli),
     LOWER("aten.feature_dropout.default", refuse_other_dropout),
     LOWER("aten.feature_dropout_.default", refuse_other_dropout),
     LOWER("aten.alpha_dropout.default", refuse_other_dropout),

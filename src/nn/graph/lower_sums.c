@@ -153,6 +153,28 @@ static void lower_norm(struct lower *l, const struct pt_node *n, const struct lo
         set_sum(l, n, 0, &out);
 }
 
+/* v * g / |v|: a norm for each element of one dimension. */
+static void lower_weight_norm(struct lower *l, const struct pt_node *n, const struct lowering *row)
+{
+    struct lower_operand x[3] = {{.view = lower_tensor(l, n, "v")},
+                                 {.view = lower_tensor(l, n, "g")}};
+    struct sum s = {.x = x[0]};
+    struct pt_size dims[PT_DIMS];
+    struct view *v = &x[0].view, out;
+    if (v->n_dims < 0 || x[1].view.n_dims < 0)
+        return;
+    int dim = lower_dim(n, "dim", 0, v->n_dims);
+    for (int d = 0; d < v->n_dims; d++) {
+        s.over[d] = d != dim;
+        dims[d] = view_size(v, d);
+    }
+    if (add_sum(l, &s, "a * a", 1, &x[2].view) &&
+        lower_expand(l, &x[1].view, v->n_dims, dims, &x[1].view) &&
+        lower_expand(l, &x[2].view, v->n_dims, dims, &x[2].view) &&
+        lower_compute(l, row->formula, 3, x, NULL, &out))
+        lower_set(l, n, 0, &out);
+}
+
 /* Normalizes over one dimension, which must be one axis of a whole value. row->which: the logarithm
  * of it; row->formula: of what. */
 static void lower_softmax(struct lower *l, const struct pt_node *n, const struct lowering *row)
@@ -221,6 +243,7 @@ const struct lowering lowerings_of_sums[] = {
     NORM("linalg_vector_norm.default", "ord"),
     NORM("norm.ScalarOpt_dim", "p"),
     NORM("norm.Scalar", "p"),
+    SUM("_weight_norm.default", lower_weight_norm, 0, "a * (b / sqrt(c))"),
     SOFTMAX("softmax.int", false),
     SOFTMAX("_softmax.default", false),
     SOFTMAX("log_softmax.int", true),

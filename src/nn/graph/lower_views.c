@@ -328,9 +328,7 @@ static void lower_unbound(struct lower *l, const struct pt_node *n, const struct
 
 /* ---- repeated elements: axes of stride 0 */
 
-/* Adds an axis of stride 0 to a dimension, as its outermost or innermost one; 0 times: for each
- * sample. */
-static bool repeat_dim(struct lower *l, struct view *v, int dim, int64_t times, bool innermost)
+bool lower_repeat(struct lower *l, struct view *v, int dim, int64_t times, bool innermost)
 {
     int at = view_first_axis(v, dim) + (innermost ? v->count[dim] : 0);
     if (times == 1)
@@ -346,7 +344,7 @@ static bool repeat_dim(struct lower *l, struct view *v, int dim, int64_t times, 
 }
 
 /* repeat, tile: the whole tensor again and again. */
-static void lower_repeat(struct lower *l, const struct pt_node *n, const struct lowering *row)
+static void lower_repeated(struct lower *l, const struct pt_node *n, const struct lowering *row)
 {
     const struct pt_tensor *type = lower_type(l, n, 0);
     struct view v = lower_tensor(l, n, "self");
@@ -360,8 +358,8 @@ static void lower_repeat(struct lower *l, const struct pt_node *n, const struct 
             refuse_samples(l, &v, d);
             return;
         }
-        if (!repeat_dim(l, &v, d, wants.n / has.n, false) ||
-            (wants.batch && !has.batch && !repeat_dim(l, &v, d, 0, false)))
+        if (!lower_repeat(l, &v, d, wants.n / has.n, false) ||
+            (wants.batch && !has.batch && !lower_repeat(l, &v, d, 0, false)))
             return;
     }
     lower_set(l, n, 0, &v);
@@ -378,28 +376,8 @@ static void lower_interleave(struct lower *l, const struct pt_node *n, const str
     struct pt_size all = {type->dims[0].n / times, type->dims[0].batch};
     if (!lower_has(n, "dim") && !lower_reshape(l, &v, 1, &all, &v))
         return;
-    if (repeat_dim(l, &v, lower_dim(n, "dim", 0, v.n_dims), times, true))
+    if (lower_repeat(l, &v, lower_dim(n, "dim", 0, v.n_dims), times, true))
         lower_set(l, n, 0, &v);
-}
-
-/* Nearest neighbours: each pixel several times, in both directions. */
-static void lower_nearest(struct lower *l, const struct pt_node *n, const struct lowering *row)
-{
-    const struct pt_tensor *type = lower_type(l, n, 0);
-    struct view v = lower_tensor(l, n, pt_arg_find(n, "input") ? "input" : "self");
-    if (v.n_dims < 0)
-        return;
-    for (int d = 2; d < v.n_dims; d++) {
-        int64_t has = view_size(&v, d).n, wants = type->dims[d].n;
-        if (wants % has) {
-            lower_refuse(l, "%s from %lld to %lld: a whole multiple is taken", n->target,
-                         (long long)has, (long long)wants);
-            return;
-        }
-        if (!repeat_dim(l, &v, d, wants / has, true))
-            return;
-    }
-    lower_set(l, n, 0, &v);
 }
 
 /* ---- channels */
@@ -527,12 +505,9 @@ const struct lowering lowerings_of_views[] = {
     COPY("unsafe_chunk.default", lower_split, 0),
     VIEW("unbind.int", lower_unbound, 0),
     /* elements several times */
-    COPY("repeat.default", lower_repeat, 0),
-    COPY("tile.default", lower_repeat, 0),
+    COPY("repeat.default", lower_repeated, 0),
+    COPY("tile.default", lower_repeated, 0),
     COPY("repeat_interleave.self_int", lower_interleave, 0),
-    COPY("upsample_nearest1d.vec", lower_nearest, 0),
-    COPY("upsample_nearest2d.vec", lower_nearest, 0),
-    COPY("upsample_nearest2d.default", lower_nearest, 0),
     /* channels */
     COPY("pixel_shuffle.default", lower_pixels, 0),
     COPY("pixel_unshuffle.default", lower_pixels, 1),
