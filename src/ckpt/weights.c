@@ -84,6 +84,9 @@ static bool is_known_tensor(const struct pp_model *m, const char *name)
         if (strcmp(name, m->params[i].name) == 0 || (shorter && strcmp(name, shorter) == 0))
             return true;
     }
+    for (int i = 0; i < m->n_extras; i++)
+        if (strcmp(name, m->extras[i].name) == 0)
+            return true;
     for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
         if (pp_text_ends(name, beside[i]))
             return true;

@@ -94,6 +94,7 @@ void pp_model_destroy(struct pp_model **m)
         pp_free((*m)->nodes);
         pp_free((*m)->layers);
         pp_free((*m)->params);
+        pp_free((*m)->extras);
         if ((*m)->free_owned)
             (*m)->free_owned((*m)->owned);
         pp_free(*m);

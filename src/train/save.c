@@ -14,6 +14,7 @@
 
 struct saver_tensor { /* the context of an item */
     struct saver *saver;
+    const struct pp_extra *extra; /* NULL: t */
     struct pp_exec_tensor t;
     char name[PP_ST_NAME_MAX + 1];
     size_t row_floats; /* 0: files have the order of memory */
@@ -83,11 +84,55 @@ static int read_count(void *ctx, uint64_t offset, void *dst, size_t bytes)
     return 0;
 }
 
+/* Reads values that never change for the file of the checkpoint. */
+static int read_given(void *ctx, uint64_t offset, void *dst, size_t bytes)
+{
+    const struct saver_tensor *t = ctx;
+    const struct pp_given *g = t->extra->given;
+    size_t each = t->extra->whole ? sizeof(int64_t) : sizeof(float), first = offset / each;
+    for (size_t i = 0; i < bytes / each; i++) {
+        float value;
+        PP_TRY(g->read(g, first + i, 1, &value));
+        int64_t whole = t->extra->whole ? (int64_t)value : 0;
+        memcpy((char *)dst + i * each, t->extra->whole ? (void *)&whole : (void *)&value, each);
+    }
+    return 0;
+}
+
+/* Adds the tensors that are saved beside parameter `param` of this rank, the last item; -1: those
+ * of no parameter. */
+static void list_extras(struct saver *s, int param)
+{
+    const struct pp_model *m = s->tr->run->layout->model;
+    const struct saver_tensor of =
+        param < 0 ? (struct saver_tensor){.saver = s} : s->tensors[s->n - 1];
+    struct pp_st_item item = {.read = read_given};
+    if (param >= 0)
+        item = s->items[s->n - 1];
+    for (int i = 0; i < m->n_extras; i++) {
+        const struct pp_extra *x = &m->extras[i];
+        struct saver_tensor *t = &s->tensors[s->n];
+        if (x->param != param)
+            continue;
+        *t = of;
+        t->extra = param < 0 ? x : NULL;
+        item.name = x->name;
+        item.ctx = t;
+        if (param < 0) {
+            item.dtype = x->whole ? PP_ST_I64 : PP_ST_F32;
+            item.n_dims = x->n_dims;
+            memcpy(item.dims, x->dims, sizeof(x->dims));
+        }
+        s->items[s->n++] = item;
+    }
+}
+
 static int list_tensors(struct saver *s)
 {
+    const struct pp_model *m = s->tr->run->layout->model;
     size_t n = (size_t)pp_exec_tensor_count(s->tr->x), most = 0;
-    PP_ALLOC(s->tensors, n);
-    PP_ALLOC(s->items, n);
+    PP_ALLOC(s->tensors, n + (size_t)m->n_extras);
+    PP_ALLOC(s->items, n + (size_t)m->n_extras);
     for (int i = 0; i < (int)n; i++) {
         struct saver_tensor *t = &s->tensors[s->n];
         struct pp_st_item *item = &s->items[s->n];
@@ -107,7 +152,11 @@ static int list_tensors(struct saver *s)
         } else if (t->row_floats == 0 && s->tr->be->caps.host_visible) {
             item->data = t->t.values; /* NULL if in pieces, which are read */
         }
+        if (t->t.kind == PP_EXEC_PARAM)
+            list_extras(s, (int)(t->t.param - m->params));
     }
+    if (s->tr->tp->rank == 0)
+        list_extras(s, -1);
     PP_ALLOC(s->row, 2 * most + 1);
     return 0;
 }
@@ -154,7 +203,14 @@ static uint64_t bytes_of_all(const struct saver *s)
     uint64_t kinds = 1 + (uint64_t)pp_optimizer_moments(s->tr->run->cfg->train.optimizer);
     const struct pp_model *m = s->tr->run->layout->model;
     const char *vocabulary = s->tr->vocabulary;
-    return kinds * pp_model_floats(m) * sizeof(float) + SMALL_FILES +
+    uint64_t extras = 0;
+    for (int i = 0; i < m->n_extras; i++) {
+        uint64_t elements = sizeof(int64_t);
+        for (int d = 0; d < m->extras[i].n_dims; d++)
+            elements *= (uint64_t)m->extras[i].dims[d];
+        extras += elements;
+    }
+    return kinds * pp_model_floats(m) * sizeof(float) + extras + SMALL_FILES +
            (vocabulary ? 2 * strlen(vocabulary) : 0);
 }
 

@@ -86,6 +86,17 @@ struct pp_param {
     size_t at; /* offset from the model's first parameter, in floats */
 };
 
+/* A tensor that is saved beside the parameters, so that files have all tensors of a model's origin:
+ * another name of a parameter, or values that nothing changes. */
+struct pp_extra {
+    const char *name;
+    int param;                    /* number of the parameter; -1: none */
+    const struct pp_given *given; /* the values, if there is no parameter */
+    bool whole;                   /* they are whole numbers: i64 in files */
+    int n_dims;
+    int64_t dims[PP_PARAM_DIMS];
+};
+
 size_t pp_param_floats(const struct pp_param *p);
 
 /* Returns whether the optimizer changes the parameter. */
@@ -324,7 +335,9 @@ struct pp_model {
     int n_holders;       /* the most of one tied parameter; 0: nothing is tied */
     size_t n_padding;    /* floats of padding */
     bool tokens;         /* the input is tokens: f32, whatever type values have */
-    void *owned;         /* what initial values and settings are read from; NULL: nothing */
+    struct pp_extra *extras;
+    int n_extras;
+    void *owned; /* what initial values and settings are read from; NULL: nothing */
     void (*free_owned)(void *owned); /* called last */
 };
 

@@ -58,6 +58,14 @@ static bool same_order(const struct pp_param *a, const struct pp_param *b)
            memcmp(&a->columns, &b->columns, sizeof(a->columns)) == 0;
 }
 
+/* Returns the first weight of the archive with the same values. */
+static int root_of(const struct emitter *e, int weight)
+{
+    while (e->p->weights[weight].same_as >= 0)
+        weight = e->p->weights[weight].same_as;
+    return weight;
+}
+
 /* Makes a parameter the weight w of the archive: its name, shape, values, and whether it learns. */
 static void set_param(struct emitter *e, int param, int weight)
 {
@@ -90,9 +98,7 @@ static void set_param(struct emitter *e, int param, int weight)
         for (int d = 0; d < w->n_dims; d++)
             p->file_dims[d] = (int)w->dims[d];
     }
-    int root = weight;
-    while (e->p->weights[root].same_as >= 0)
-        root = e->p->weights[root].same_as;
+    int root = root_of(e, weight);
     int owner = e->holders[root];
     e->holders[root] = owner < 0 ? param : owner;
     if (owner < 0)
@@ -443,6 +449,35 @@ static int init_emitter(struct emitter *e)
     return 0;
 }
 
+/* Returns whether a dtype has whole numbers. */
+static bool is_whole_type(enum pt_dtype t)
+{
+    return t != PT_F32 && t != PT_F64 && t != PT_F16 && t != PT_BF16;
+}
+
+/* Lists the tensors of state_dict() that are no parameter's, or not under its name. */
+static int list_extras(struct emitter *e)
+{
+    struct pp_model *m = e->b->m;
+    PP_ALLOC(m->extras, e->p->n_weights);
+    for (int i = 0; i < e->p->n_weights; i++) {
+        const struct pt_weight *w = &e->p->weights[i];
+        int owner = e->holders[root_of(e, i)];
+        bool is_there = w->kind == PT_CONSTANT || !w->persistent || w->bytes == 0 ||
+                        (owner >= 0 && strcmp(m->params[owner].name, w->name) == 0);
+        if (is_there)
+            continue;
+        struct pp_extra *x = &m->extras[m->n_extras++];
+        *x = (struct pp_extra){.name = w->name,
+                               .param = owner,
+                               .given = &e->initial[i].given,
+                               .whole = is_whole_type(w->dtype),
+                               .n_dims = w->n_dims};
+        memcpy(x->dims, w->dims, sizeof(x->dims));
+    }
+    return 0;
+}
+
 /* Copies the model's last value if its own node needs it in the backward pass, when the loss has
  * overwritten it. */
 static int free_output(struct emitter *e, int y)
@@ -472,6 +507,7 @@ int graph_emit(const struct graph *g, const struct graph_initial *initial, struc
     if (g->n_layers == 0)
         emit_layer(&e, &whole, g->n_nodes);
     PP_TRY(b->rc);
+    PP_TRY(list_extras(&e));
     int y = free_output(&e, e.values[g->output]);
     PP_TRY(b->rc);
     b->m->values[0] = g->nodes[0].shape;
