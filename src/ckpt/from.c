@@ -11,6 +11,7 @@
 
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
+#include "ppcli/nn/archive.h"
 
 #define BYTES_MAX ((uint64_t)4 << 20)
 
@@ -332,11 +333,9 @@ static void take_tokenizer(const struct from *f)
 /* Takes the keys that a PyTorch archive defines; returns false if model.from names none. */
 static bool take_archive(struct from *f)
 {
-    static const char ending[] = ".pt2";
-    size_t n = strlen(f->cfg->model.from), end = sizeof(ending) - 1;
     char text[32];
     int positions;
-    if (n < end || strcmp(f->cfg->model.from + n - end, ending) != 0)
+    if (!pp_archive_is(f->cfg->model.from))
         return false;
     snprintf(f->file, sizeof(f->file), "%s", f->cfg->model.from);
     if (pp_archive_positions(f->file, &positions) < 0) {

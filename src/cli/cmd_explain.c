@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli explain: what a config would do, before it is paid for. */
+#include <string.h>
+
 #include "ppcli/base/base.h"
+#include "ppcli/nn/archive.h"
 #include "ppcli/show/results.h"
 #include "command.h"
 
@@ -65,6 +68,25 @@ static void warn_of_device(const struct pp_config *cfg)
             cfg->run.backend);
 }
 
+/* Finds what becomes of the PyTorch program that is the model, if it is one. With problems it prints
+ * them all, and fails. */
+static int look_at_archive(const struct pp_config *cfg, bool json, struct pp_archive **out)
+{
+    PP_OWN(pp_archive_destroy) struct pp_archive *a = NULL;
+    const char *file = cfg->model.from;
+    if (strcmp(cfg->model.type, "graph") != 0 || !file[0])
+        return 0;
+    PP_TRY(pp_archive_look(file, cfg->model.fuse, &a));
+    if (a->n_problems > 0) {
+        PP_TRY(pp_archive_print(a, NULL, json, stdout));
+        return pp_fail(PP_ECONFIG, "%s: cannot be trained: %d problem%s", file, a->n_problems,
+                       pp_plural(a->n_problems));
+    }
+    *out = a;
+    a = NULL;
+    return 0;
+}
+
 static void free_explained(struct pp_explained *e)
 {
     pp_free(e->ranks);
@@ -75,6 +97,9 @@ static void free_explained(struct pp_explained *e)
 static int explain_config(struct pp_config *cfg, bool json)
 {
     PP_OWN(free_explained) struct pp_explained e = {0};
+    PP_OWN(pp_archive_destroy) struct pp_archive *archive = NULL;
+    PP_TRY(look_at_archive(cfg, json, &archive));
+    e.archive = archive;
     PP_TRY(pp_run_check(cfg));
     PP_TRY(pp_choose(cfg, PP_RUN_EXPLAIN, NULL));
     PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
@@ -82,6 +107,25 @@ static int explain_config(struct pp_config *cfg, bool json)
     PP_TRY(warn_of_data(&e));
     warn_of_device(cfg);
     return pp_explained_print(&e, json, stdout);
+}
+
+/* Shows a PyTorch program without a config. */
+static int explain_archive(const char *file, struct pp_cli_settings *settings, bool json)
+{
+    const struct pp_data_input unknown = {0};
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    PP_OWN(pp_archive_destroy) struct pp_archive *a = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    pp_assert(settings->n < PP_CLI_SETTINGS_MAX);
+    settings->items[settings->n++] = (struct pp_setting){"model.from", file, file};
+    PP_TRY(pp_cli_load_config(NULL, settings, &cfg));
+    PP_TRY(look_at_archive(cfg, json, &a));
+    int rc = pp_model_create(cfg, &unknown, &m);
+    PP_TRY(rc == 0 || rc == PP_ECONFIG ? pp_archive_print(a, m, json, stdout) : rc);
+    PP_TRY(rc);
+    if (!json)
+        pp_log_info("a config for it: ppcli init %s DATA -o my.ini", file);
+    return 0;
 }
 
 int cmd_explain(int argc, char **argv)
@@ -96,6 +140,8 @@ int cmd_explain(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_explain, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name a config. For example: ppcli explain mnist.ini");
+    if (pp_archive_is(words[0]))
+        return explain_archive(words[0], &settings, json);
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     return pp_cli_look_verdict(cfg, explain_config(cfg, json));

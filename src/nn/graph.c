@@ -6,6 +6,7 @@
 
 #include "nn.h"
 #include "ppcli/base/base.h"
+#include "ppcli/nn/archive.h"
 
 /* What a model keeps of its archive: initial values. */
 struct archive {

@@ -18,6 +18,8 @@ const struct pp_column pp_show_documents[] = {{"plan", .inner = pp_plan_columns}
                                               {"profile", .inner = pp_profile_columns},
                                               {"profile: --against", .inner = pp_against_columns},
                                               {"explain", .inner = pp_explain_columns},
+                                              {"explain: program", .inner = pp_archive_columns},
+                                              {"keys: operators", .inner = pp_operators_columns},
                                               {"inspect", .inner = pp_inspect_columns},
                                               {"env", .inner = pp_env_columns},
                                               {"env: hosts", .inner = pp_hosts_columns},

@@ -97,8 +97,8 @@ struct layer_row {
     double flops; /* of a sample: F, I and W */
 };
 
-/* and not the sum of all */
-PP_HAS(is_layer, struct layer_row, row->name)
+/* is a layer, not the sum of all, and has a stage */
+PP_HAS(has_stage, struct layer_row, row->name && row->stage >= 0)
 
 #define LAYER(m) PP_FIELD(struct layer_row, m)
 static const struct pp_column layer_columns[] = {
@@ -117,13 +117,12 @@ static const struct pp_column layer_columns[] = {
     {"flops_i", LAYER(cost.flops_i)},
     {"flops_w", LAYER(cost.flops_w)},
     {NULL, "flops/sample", "%.0f", 1, NULL, LAYER(flops)},
-    {"stage", "stage", LAYER(stage), .has = is_layer, .help = "its virtual stage"},
+    {"stage", "stage", LAYER(stage), .has = has_stage, .help = "its virtual stage"},
     {0}};
 
-/* Makes rows[n_layers + 1]: the layers, and their total. */
-static void make_layers(const struct pp_run *run, struct layer_row *rows)
+/* Makes rows[n_layers + 1]: the layers, and their total. l NULL: they have no stages. */
+static void make_layers(const struct pp_model *m, const struct pp_layout *l, struct layer_row *rows)
 {
-    const struct pp_model *m = run->model;
     struct layer_row *all = &rows[m->n_layers];
     for (int i = 0; i < m->n_layers; i++) {
         const struct pp_layer *layer = &m->layers[i];
@@ -136,7 +135,7 @@ static void make_layers(const struct pp_run *run, struct layer_row *rows)
                                 .ops = layer->last_node + 1 - layer->first_node,
                                 .in = layer->in,
                                 .out = layer->out,
-                                .stage = stage_of_layer(run->layout, i),
+                                .stage = l ? stage_of_layer(l, i) : -1,
                                 .parameters = count_parameters(m, i, i),
                                 .cost = pp_layer_cost(m, i),
                                 .flops = pp_layer_flops(m, i)};
@@ -149,20 +148,24 @@ static void make_layers(const struct pp_run *run, struct layer_row *rows)
     all->parameters = count_parameters(m, 0, m->n_layers - 1);
 }
 
-static int print_layers(const struct pp_run *run, FILE *f)
+static int print_layers(const struct pp_model *m, const struct pp_layout *l, FILE *f)
 {
     char shape[32];
-    int n = run->model->n_layers + 1;
+    int n = m->n_layers + 1;
     PP_TAKE(struct layer_row, rows, n);
-    make_layers(run, rows);
-    pp_shape_text(&run->model->values[0], shape, sizeof(shape));
+    make_layers(m, l, rows);
+    pp_shape_text(&m->values[0], shape, sizeof(shape));
     fprintf(f, "\nlayers (input %s)\n", shape);
-    pp_listing_print(layer_columns, &(struct pp_listing){rows, sizeof(*rows), n}, PP_LISTING_TEXT,
-                     2, f);
-    if (count_frozen(run->model) > 0)
+    struct pp_column columns[sizeof(layer_columns) / sizeof(layer_columns[0])];
+    memcpy(columns, layer_columns, sizeof(columns));
+    for (struct pp_column *c = columns; c->key || c->title; c++)
+        if (c->has == has_stage && !l)
+            c->title = NULL;
+    pp_listing_print(columns, &(struct pp_listing){rows, sizeof(*rows), n}, PP_LISTING_TEXT, 2, f);
+    if (count_frozen(m) > 0)
         fprintf(f, "  (frozen: %zu more parameters, which training does not change)\n",
-                count_frozen(run->model));
-    if (pp_model_mixes_samples(run->model)) {
+                count_frozen(m));
+    if (pp_model_mixes_samples(m)) {
         fprintf(
             f,
             "  (the samples of each micro-batch of each replica meet, in batch norm or attention: "
@@ -474,7 +477,13 @@ static int print_schedule(const struct pp_explained *e, FILE *f)
 static int print_explained(const struct pp_explained *e, FILE *f)
 {
     PP_TRY(print_config(e->run.cfg, f));
-    PP_TRY(print_layers(&e->run, f));
+    if (e->archive) {
+        struct graph_document g;
+        graph_document_make(e->archive, &g);
+        fputc('\n', f);
+        graph_document_print(&g, f);
+    }
+    PP_TRY(print_layers(e->run.model, e->run.layout, f));
     PP_TRY(print_stages(e, f));
     PP_TRY(print_memory(e, f));
     return print_schedule(e, f);
@@ -510,6 +519,7 @@ static const struct pp_column tie_columns[] = {
     {0}};
 
 struct explain_document {
+    struct graph_document graph;
     char hash[65];
     const char *recompute, *advice;
     struct pp_lr_remarks rates;
@@ -529,11 +539,15 @@ static void put_remarks(const void *document, const char *key, struct pp_json *j
     pp_json_end(j);
 }
 
+PP_HAS(is_graph, struct explain_document, row->graph.a.torch)
+
 #define RESULT(m) PP_FIELD(struct explain_document, m)
 const struct pp_column pp_explain_columns[] = {
     PP_SCHEMA(1),
     {"config_hash", RESULT(hash), .help = "digest of the config"},
     {"config", RESULT(keys), .inner = key_columns, .help = "all keys"},
+    {"graph", RESULT(graph), .inner = pp_graph_columns, .has = is_graph,
+     .help = "the PyTorch program"},
     {"layers", RESULT(layers), .inner = layer_columns, .help = "of the model"},
     {"stages", RESULT(stages), .inner = stage_columns, .help = "the cut"},
     {"tied", RESULT(ties), .inner = tie_columns, .help = "parameters that two layers share"},
@@ -598,7 +612,7 @@ static int print_explained_json(const struct pp_explained *e, FILE *f)
     PP_TAKE(struct rank_row, ranks, l->ranks);
     PP_ALLOC(keys, pp_config_key_count());
     PP_TRY(make_keys(cfg, keys));
-    make_layers(&e->run, layers);
+    make_layers(e->run.model, l, layers);
     (void)make_stages(e, stages);
     make_ties(l, ties);
     make_ranks(e, l->ranks, ranks);
@@ -614,6 +628,8 @@ static int print_explained_json(const struct pp_explained *e, FILE *f)
                                  .stages = {stages, sizeof(*stages), l->n_virtual},
                                  .ties = {ties, sizeof(*ties), l->n_ties},
                                  .ranks = {ranks, sizeof(*ranks), l->ranks}};
+    if (e->archive)
+        graph_document_make(e->archive, &d.graph);
     PP_TRY(pp_config_hash(cfg, d.hash));
     pp_run_lr_remark(&e->run, 0, &d.rates);
     pp_document_json(pp_explain_columns, &d, f);
@@ -623,4 +639,36 @@ static int print_explained_json(const struct pp_explained *e, FILE *f)
 int pp_explained_print(const struct pp_explained *e, bool json, FILE *f)
 {
     return json ? print_explained_json(e, f) : print_explained(e, f);
+}
+
+/* ---- a program alone */
+
+struct archive_document {
+    struct graph_document graph;
+    struct pp_listing layers;
+};
+
+const struct pp_column pp_archive_columns[] = {
+    PP_SCHEMA(1),
+    {"graph", PP_FIELD(struct archive_document, graph), .inner = pp_graph_columns,
+     .help = "the PyTorch program"},
+    {"layers", PP_FIELD(struct archive_document, layers), .inner = layer_columns,
+     .help = "of the model; none: it has problems"},
+    {0}};
+
+int pp_archive_print(const struct pp_archive *a, const struct pp_model *m, bool json, FILE *f)
+{
+    struct archive_document d = {.layers = {.n = 0}};
+    graph_document_make(a, &d.graph);
+    if (!json) {
+        graph_document_print(&d.graph, f);
+        return m ? print_layers(m, NULL, f) : 0;
+    }
+    PP_TAKE(struct layer_row, layers, m ? m->n_layers + 1 : 1);
+    if (m) {
+        make_layers(m, NULL, layers);
+        d.layers = (struct pp_listing){layers, sizeof(*layers), m->n_layers};
+    }
+    pp_document_json(pp_archive_columns, &d, f);
+    return 0;
 }

@@ -185,7 +185,10 @@ def documents():
         with open(f'{name}/timeline.json', encoding='utf-8') as f:
             yield 'timeline.json: args', next(e['args'] for e in json.load(f) if e.get('name') == 'ppcli')
     yield 'explain', ask('explain', 'net.ini', '--set', 'pipeline.recompute=all', *fmt)
+    program = f'{SOURCE}/tests/golden/pt2/torch-2.15.0.pt2'
+    yield 'explain: program', ask('explain', program, *fmt, codes=(0, 78))
     yield 'keys', ask('keys', *fmt)
+    yield 'keys: operators', ask('keys', '--operators', *fmt)
     yield 'env', ask('env', *fmt)
     yield 'env: hosts', ask('env', '--hosts', 'localhost', *fmt, codes=(0, 1, 69, 78))
 

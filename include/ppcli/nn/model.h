@@ -396,10 +396,6 @@ int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_inp
                            struct pp_model **out);
 void pp_model_destroy(struct pp_model **m);
 
-/* Sets *out to the tokens of a sample that the PyTorch program in `file` takes (model.type = graph);
- * 0: it takes no tokens. Errors: the file is no such archive, or not readable. */
-int pp_archive_positions(const char *file, int *out);
-
 struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int layer);
 
 /* Computes the bytes of values and gradients, of `element` bytes each, that F, I and W of a node

@@ -9,6 +9,7 @@
 #include "ppcli/cluster/hosts.h"
 #include "ppcli/data/dataset.h"
 #include "ppcli/measure/profile.h"
+#include "ppcli/nn/archive.h"
 #include "ppcli/plan/machine_plan.h"
 #include "ppcli/plan/search.h"
 #include "ppcli/show/report.h"
@@ -68,6 +69,7 @@ extern const char *const pp_plan_systems[PP_PLAN_SYSTEMS];
 /* ---- explain */
 
 struct pp_explained {
+    const struct pp_archive *archive; /* of model.type = graph, else NULL; not owned */
     struct pp_run run;
     struct pp_exec_bytes *ranks; /* [ranks]; owned */
     struct pp_exec_bytes *other; /* [stages] if pipeline.recompute were off, or, where it is, all;
@@ -79,6 +81,12 @@ struct pp_explained {
 
 /* Prints what explain shows. With -v the text has every key. Remarks of the run become warnings. */
 int pp_explained_print(const struct pp_explained *e, bool json, FILE *f);
+
+/* Prints what becomes of a PyTorch program, and its layers; m NULL: it cannot be trained. */
+int pp_archive_print(const struct pp_archive *a, const struct pp_model *m, bool json, FILE *f);
+
+/* Prints the operators of PyTorch programs by what they become. */
+int pp_operators_print(bool json, FILE *f);
 
 /* ---- profile */
 

@@ -52,6 +52,16 @@ static const struct fold_op *find_fold_op(const char *target, bool *out_writes)
     return NULL;
 }
 
+const char *fold_operator(int i)
+{
+    const struct fold_op *const tables[] = {fold_each_ops, fold_line_ops, fold_shape_ops};
+    for (int t = 0; t < 3; t++)
+        for (const struct fold_op *op = tables[t]; op->name; op++)
+            if (i-- == 0)
+                return op->name;
+    return NULL;
+}
+
 /* ---- arguments */
 
 static const struct pt_arg *find_arg(const struct fold_call *c, const char *name)

@@ -25,6 +25,9 @@ struct folder;
 int folder_create(const struct pt_program *p, struct folder **out);
 void folder_destroy(struct folder **f); /* accepts NULL in *f */
 
+/* Returns the name of operator i that is computed, "arange" or "max.other"; NULL after the last. */
+const char *fold_operator(int i);
+
 /*
  * Computes the outputs of p->nodes[node] if everything that it reads is known, and its operator is.
  * Nodes are given in order, each once. *out_known: the outputs are known, so that the node is done;

@@ -132,7 +132,8 @@ struct graph {
     int output; /* value */
     struct graph_problem *problems;
     int n_problems;
-    int n_views, n_folded, n_fast, n_general; /* nodes of the program, by what became of them */
+    /* nodes of the program, by what became of them; those with a problem are in none */
+    int n_views, n_folded, n_fast, n_general;
 };
 
 static inline int64_t graph_floats(const struct graph *g, int value)

@@ -259,22 +259,43 @@ struct view lower_with_channels(const struct view *v, int value, int64_t channel
 
 /* ---- the program */
 
+static const struct table {
+    const struct lowering *rows;
+    const char *becomes;
+} tables[] = {{lowerings_of_views, "view"},
+              {lowerings_of_moves, "move"},
+              {lowerings_of_elements, "elementwise"},
+              {lowerings_of_sums, "sum"},
+              {lowerings_of_ops, "op"},
+              {lowerings_of_windows, "op"},
+              {lowerings_of_norms, "op"},
+              {lowerings_of_attention, "op"}};
+
+#define TABLES (sizeof(tables) / sizeof(tables[0]))
+
 const struct lowering *lower_find(const char *target)
 {
-    static const struct lowering *const tables[] = {
-        lowerings_of_views,   lowerings_of_moves, lowerings_of_elements,
-        lowerings_of_sums,    lowerings_of_sizes, lowerings_of_ops,
-        lowerings_of_windows, lowerings_of_norms, lowerings_of_attention};
     char plain[96];
     bool writes = lower_writes(target);
     for (int tries = 0; tries <= writes; tries++) {
-        for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
-            for (const struct lowering *row = tables[t]; row->target; row++)
+        for (size_t t = 0; t < TABLES; t++)
+            for (const struct lowering *row = tables[t].rows; row->target; row++)
                 if (strcmp(row->target, tries == 0 ? target : plain) == 0)
                     return row;
         /* "aten.add_.Tensor" is "aten.add.Tensor" */
         size_t name = strcspn(target, ".") + 1, at = name + strcspn(target + name, ".") - 1;
         snprintf(plain, sizeof(plain), "%.*s%s", (int)at, target, target + at + 1);
+    }
+    return NULL;
+}
+
+const struct lowering *lower_row(int i, const char **becomes)
+{
+    for (size_t t = 0; t < TABLES; t++) {
+        *becomes = tables[t].becomes;
+        for (const struct lowering *row = tables[t].rows; row->target; row++)
+            if (i-- == 0)
+                return row;
     }
     return NULL;
 }
@@ -360,6 +381,10 @@ static int lower_node(struct lower *l, int node)
         l->graph->n_views++;
         return 0;
     }
+    if (row->missing) {
+        lower_refuse(l, "%s: %s", n->target, row->missing);
+        return l->rc;
+    }
     if (lacks_input(l, n)) {
         if (lower_writes(n->target))
             lower_write(l, n);
@@ -373,6 +398,8 @@ static int lower_node(struct lower *l, int node)
         lower_refuse(l, "%s is not taken with tensors like these", n->target);
     if (lower_writes(n->target))
         lower_write(l, n);
+    if (l->refused)
+        return l->rc;
     if (l->graph->n_nodes == before)
         l->graph->n_views++;
     else if (row->general)

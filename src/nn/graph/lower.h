@@ -51,12 +51,18 @@ struct lowering {
     /* lower_formula.c: names of arguments, each with the number that it is if it is left out, and the
      * result, where the first argument is a, the second one b .. */
     const char *arguments, *formula;
+    const char *missing; /* `lower` is NULL: ppcli has no such operator; what would work */
 };
 
 /* A row: its target, its handler, then other members with their names. */
 #define LOWER(word, ...)                                                                           \
     {                                                                                              \
         .target = (word), .lower = __VA_ARGS__                                                     \
+    }
+
+#define MISSING(word, text)                                                                        \
+    {                                                                                              \
+        .target = (word), .missing = (text)                                                        \
     }
 
 /* The tables, each ended by a row without target. A row without the "_" of an operator that writes
@@ -67,6 +73,9 @@ extern const struct lowering lowerings_of_views[], lowerings_of_moves[], lowerin
 
 /* Returns the row of an operator, NULL: there is none. */
 const struct lowering *lower_find(const char *target);
+
+/* Returns row i of all tables, and what its operator becomes, "view"; NULL after the last one. */
+const struct lowering *lower_row(int i, const char **becomes);
 
 /* Records that this node is not taken: what was found and what would work, without the module and
  * the line, which are added. Always returns false. */

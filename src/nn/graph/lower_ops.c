@@ -506,18 +506,8 @@ static void lower_bernoulli(struct lower *l, const struct pt_node *n, const stru
     lower_set(l, n, 0, &v);
 }
 
-static void refuse_loss(struct lower *l, const struct pt_node *n, const struct lowering *row)
-{
-    (void)row;
-    lower_refuse(l, "%s: the graph computes its own loss: export the model without it", n->target);
-}
-
-static void refuse_other_dropout(struct lower *l, const struct pt_node *n,
-                                 const struct lowering *row)
-{
-    (void)row;
-    lower_refuse(l, "%s: of dropouts only torch.nn.Dropout is known", n->target);
-}
+#define LOSS "the graph computes its own loss: export the model without it"
+#define DROPOUT "of dropouts only torch.nn.Dropout is known"
 
 const struct lowering lowerings_of_ops[] = {
     LOWER("aten.linear.default", lower_linear),
@@ -531,20 +521,20 @@ const struct lowering lowerings_of_ops[] = {
     LOWER("aten.dropout_.default", lower_dropout),
     LOWER("aten.bernoulli.p", lower_bernoulli),
     LOWER("aten.bernoulli_.float", lower_bernoulli),
-    LOWER("aten.feature_dropout.default", refuse_other_dropout),
-    LOWER("aten.feature_dropout_.default", refuse_other_dropout),
-    LOWER("aten.alpha_dropout.default", refuse_other_dropout),
-    LOWER("aten.alpha_dropout_.default", refuse_other_dropout),
-    LOWER("aten.feature_alpha_dropout.default", refuse_other_dropout),
-    LOWER("aten.cross_entropy_loss.default", refuse_loss),
-    LOWER("aten.nll_loss.default", refuse_loss),
-    LOWER("aten.nll_loss_nd.default", refuse_loss),
-    LOWER("aten.mse_loss.default", refuse_loss),
-    LOWER("aten.l1_loss.default", refuse_loss),
-    LOWER("aten.smooth_l1_loss.default", refuse_loss),
-    LOWER("aten.huber_loss.default", refuse_loss),
-    LOWER("aten.kl_div.default", refuse_loss),
-    LOWER("aten.binary_cross_entropy.default", refuse_loss),
-    LOWER("aten.binary_cross_entropy_with_logits.default", refuse_loss),
+    MISSING("aten.feature_dropout.default", DROPOUT),
+    MISSING("aten.feature_dropout_.default", DROPOUT),
+    MISSING("aten.alpha_dropout.default", DROPOUT),
+    MISSING("aten.alpha_dropout_.default", DROPOUT),
+    MISSING("aten.feature_alpha_dropout.default", DROPOUT),
+    MISSING("aten.cross_entropy_loss.default", LOSS),
+    MISSING("aten.nll_loss.default", LOSS),
+    MISSING("aten.nll_loss_nd.default", LOSS),
+    MISSING("aten.mse_loss.default", LOSS),
+    MISSING("aten.l1_loss.default", LOSS),
+    MISSING("aten.smooth_l1_loss.default", LOSS),
+    MISSING("aten.huber_loss.default", LOSS),
+    MISSING("aten.kl_div.default", LOSS),
+    MISSING("aten.binary_cross_entropy.default", LOSS),
+    MISSING("aten.binary_cross_entropy_with_logits.default", LOSS),
     {.target = NULL},
 };

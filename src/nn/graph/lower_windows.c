@@ -127,12 +127,6 @@ static void lower_conv2d(struct lower *l, const struct pt_node *n, const struct 
     set_image(l, n);
 }
 
-static void refuse_other_conv(struct lower *l, const struct pt_node *n, const struct lowering *row)
-{
-    (void)row;
-    lower_refuse(l, "%s: of convolutions only torch.nn.Conv2d is known", n->target);
-}
-
 /* ---- pools */
 
 /* Reads kernel, stride and padding of a pool. */
@@ -288,16 +282,18 @@ static void lower_adaptive_avg_pool(struct lower *l, const struct pt_node *n,
     lower_set(l, n, 0, &v);
 }
 
+#define CONV "of convolutions only torch.nn.Conv2d is known"
+
 const struct lowering lowerings_of_windows[] = {
     LOWER("aten.conv2d.default", lower_conv2d),
     LOWER("aten.conv2d.padding", lower_conv2d),
-    LOWER("aten.conv1d.default", refuse_other_conv),
-    LOWER("aten.conv1d.padding", refuse_other_conv),
-    LOWER("aten.conv3d.default", refuse_other_conv),
-    LOWER("aten.conv3d.padding", refuse_other_conv),
-    LOWER("aten.conv_transpose1d.default", refuse_other_conv),
-    LOWER("aten.conv_transpose2d.input", refuse_other_conv),
-    LOWER("aten.conv_transpose3d.input", refuse_other_conv),
+    MISSING("aten.conv1d.default", CONV),
+    MISSING("aten.conv1d.padding", CONV),
+    MISSING("aten.conv3d.default", CONV),
+    MISSING("aten.conv3d.padding", CONV),
+    MISSING("aten.conv_transpose1d.default", CONV),
+    MISSING("aten.conv_transpose2d.input", CONV),
+    MISSING("aten.conv_transpose3d.input", CONV),
     LOWER("aten.max_pool2d.default", lower_max_pool2d),
     LOWER("aten.avg_pool2d.default", lower_avg_pool2d),
     LOWER("aten.adaptive_avg_pool1d.default", lower_adaptive_avg_pool, .which = 1),
