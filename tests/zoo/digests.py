@@ -5,8 +5,8 @@
     digests.py [NAME...] [--program build/ppcli] [--archives FOLDER] [--steps 3]
 
 Compares weights_sha256 with that of one stage on one thread, dropout and all, for 1 to 4 stages, other
-schedules, 2 to 4 threads, other micro-batches (not with batch norm), recomputation, and processes under
-mpirun where that is here. What ppcli refuses for a model, as four stages of three layers, is counted apart.
+schedules, 2 to 4 threads, other micro-batches (not with batch norm), recomputation, other instruction
+sets, and processes under mpirun where that is here. What ppcli refuses for a model, as four stages of three layers, is counted apart.
 The exit code is 1 if a digest differs, 77 where torch is missing."""
 
 import os
@@ -29,6 +29,7 @@ WAYS = {
     "2 threads": "--set run.threads=2", "3 threads": "--set run.threads=3",
     "4 threads, 2 stages": "--stages 2 --set run.threads=4",
     "recompute": "--set pipeline.recompute=all", "recompute, 3 stages": "--stages 3 --set pipeline.recompute=all",
+    "avx2": "PPCLI_KERNELS=avx2", "plain C": "PPCLI_KERNELS=base --set run.threads=2",
     "processes": "--stages 2 --launch mpirun",
     "1 micro-batch": "--microbatches 1", "2 micro-batches": "--microbatches 2", "8 micro-batches": "--microbatches 8",
 }
@@ -42,8 +43,10 @@ def judge(entry, args, folder):
 
     def digest(words):
         threads = [] if "run.threads" in words else ["--set", "run.threads=1"]
-        run = config.train("run", args.steps, *settings("adamw", 1e-3), *threads, *words.split(), env={
-            **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        kernels = [w.split("=") for w in words.split() if w.startswith("PPCLI_KERNELS=")]
+        words = [w for w in words.split() if not w.startswith("PPCLI_KERNELS=")]
+        run = config.train("run", args.steps, *settings("adamw", 1e-3), *threads, *words, env={
+            **os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **dict(kernels)})
         return run.summary()["weights_sha256"]
     wanted = digest("")
     equal, differ, refused = [], [], {}
