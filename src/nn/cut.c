@@ -60,7 +60,12 @@ static int fail_unknown_layer(const struct pp_model *m, const char *key, const c
     for (int i = 0; i < m->n_layers; i++)
         names[i] = m->layers[i].name;
     const char *near = pp_nearest(word, names);
+    char why[512] = "";
     pp_free(names);
+    if (m->explain_cut)
+        PP_TRY(m->explain_cut(m, word, why, sizeof(why)));
+    if (why[0])
+        return pp_fail(PP_ECONFIG, "%s: %s", key, why);
     if (near)
         return pp_fail(PP_ECONFIG, "%s: no layer is named '%s'; did you mean '%s'?", key, word,
                        near);

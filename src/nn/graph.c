@@ -45,6 +45,36 @@ static void destroy_graph(struct graph **g)
     graph_destroy(*g);
 }
 
+/* Says what crosses before a module that begins no layer, and which layers are near. */
+static int explain_cut(const struct pp_model *m, const char *name, char *out, size_t bytes)
+{
+    const struct archive *a = m->owned;
+    static const struct pp_data_input any;
+    PP_OWN(destroy_graph) struct graph *g = NULL;
+    struct graph_crossing c;
+    out[0] = '\0';
+    PP_TRY(graph_lower(a->program, &any, &g));
+    PP_TRY(graph_choose_layers(g));
+    PP_TRY(graph_find_crossing(g, name, &c));
+    if (c.node < 0 || g->n_layers != m->n_layers)
+        return 0;
+    int in = g->nodes[c.node].layer;
+    const char *next = in + 1 < m->n_layers ? m->layers[in + 1].name : NULL;
+    const char *here = m->layers[in].name,
+               *source = a->program->nodes[g->nodes[c.node].source].source;
+    int length = c.crossing == 1
+                     ? snprintf(out, bytes, "%s (%s) is inside layer %s, which is not cut", name,
+                                source, here)
+                     : snprintf(out, bytes,
+                                "%d tensors cross before %s (%s), %lld numbers a sample, and a "
+                                "stage takes one",
+                                c.crossing, name, source, (long long)c.floats);
+    if (length > 0 && (size_t)length < bytes)
+        snprintf(out + length, bytes - (size_t)length, ": cut at %s%s%s", in > 0 ? here : next,
+                 in > 0 && next ? " or " : "", in > 0 && next ? next : "");
+    return 0;
+}
+
 static int read_model(struct builder *b, struct archive *a)
 {
     PP_OWN(destroy_graph) struct graph *g = NULL;
@@ -70,6 +100,7 @@ static int build(struct builder *b, int x)
     }
     b->m->owned = a;
     b->m->free_owned = free_archive;
+    b->m->explain_cut = explain_cut;
     int y = read_model(b, a);
     b->rc = y < 0 && b->rc == 0 ? y : b->rc;
     return y;

@@ -339,6 +339,9 @@ struct pp_model {
     int n_extras;
     void *owned; /* what initial values and settings are read from; NULL: nothing */
     void (*free_owned)(void *owned); /* called last */
+    /* Writes why no stage can begin at `name`, which is no layer, or "" if nothing is known; NULL:
+     * nothing is. Errors: PP_ERESOURCE. */
+    int (*explain_cut)(const struct pp_model *m, const char *name, char *out, size_t bytes);
 };
 
 /* Returns the number of floats that are saved: learnt and frozen ones, and buffers. */

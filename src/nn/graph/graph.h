@@ -166,6 +166,14 @@ int graph_lower(const struct pt_program *p, const struct pp_data_input *data, st
 /* layers.c: chooses the layers: a layer begins at a module before which one value crosses. */
 int graph_choose_layers(struct graph *g);
 
+/* What crosses before the first node of a module: `crossing` values of `floats` floats a sample.
+ * node -1: no node runs in a module of this path. Errors: PP_ERESOURCE. */
+struct graph_crossing {
+    int node, crossing;
+    int64_t floats;
+};
+int graph_find_crossing(const struct graph *g, const char *path, struct graph_crossing *out);
+
 /* fuse.c: replaces nodes of a layer by faster ones that compute the same. */
 int graph_fuse(struct graph *g);
 

@@ -18,10 +18,11 @@
 /* A live node with rows, in the order of the program. */
 struct station {
     int node;
-    int crossing; /* values that cross before it */
-    bool newest;  /* one of them is that of the node before */
-    int common;   /* modules that it and the node before are both in */
-    bool begins;  /* a layer may begin here */
+    int crossing;   /* values that cross before it */
+    int64_t floats; /* of a sample of these */
+    bool newest;    /* one of them is that of the node before */
+    int common;     /* modules that it and the node before are both in */
+    bool begins;    /* a layer may begin here */
 };
 
 struct route {
@@ -65,6 +66,7 @@ static int find_stations(struct route *r)
             if (!g->nodes[v].rows || g->nodes[v].dead || last[v] < i)
                 continue;
             s->crossing++;
+            s->floats += graph_floats(g, v);
             s->newest = s->newest || v == (before ? before->node : 0);
         }
         s->common = before ? count_common(program_node(g, before->node), program_node(g, i)) : 0;
@@ -235,6 +237,31 @@ static int choose_layers(struct route *r, struct graph *g)
     g->layers = layers;
     g->n_layers = n;
     layers = NULL;
+    return 0;
+}
+
+/* Returns whether a node runs in the module of that path. */
+static bool is_in_module(const struct graph *g, int node, const char *path)
+{
+    const struct pt_node *n = program_node(g, node);
+    for (int k = 1; n && k < n->n_stack; k++)
+        if (strcmp(g->program->modules[n->stack[k]].path, path) == 0)
+            return true;
+    return false;
+}
+
+int graph_find_crossing(const struct graph *g, const char *path, struct graph_crossing *out)
+{
+    struct route r = {.g = g};
+    PP_TAKE(struct station, stations, g->n_nodes);
+    r.stations = stations;
+    PP_TRY(find_stations(&r));
+    *out = (struct graph_crossing){.node = -1};
+    for (int i = 0; i < r.n && out->node < 0; i++) {
+        const struct station *s = &r.stations[i];
+        if (is_in_module(g, s->node, path))
+            *out = (struct graph_crossing){s->node, s->crossing, s->floats};
+    }
     return 0;
 }
 
