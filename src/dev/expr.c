@@ -13,7 +13,7 @@
 #include "ppcli/base/base.h"
 
 /* A block of a transposition: few rows of each array, with all of a cache line. */
-#define BLOCK_ROWS 16
+#define BLOCK_ROWS 32
 #define BLOCK_COLUMNS 32
 
 static int count_arrays(const struct pp_expr *e)
@@ -138,7 +138,8 @@ static bool join_axes(struct pp_expr *e, int a)
 static int even_piece(int n, int most)
 {
     int pieces = (n + most - 1) / most, size = (n + pieces - 1) / pieces;
-    return pieces > 1 && most >= 64 ? (size + 15) / 16 * 16 : size;
+    int whole = (size + 15) / 16 * 16; /* vectors */
+    return pieces > 1 && whole <= most ? whole : size;
 }
 
 /* Returns the axis along which an array is contiguous that is not so along the last axis; -1: there

@@ -9,7 +9,7 @@
 #define PP_DEVICE
 #endif
 
-#define EXPR_BLOCK 512 /* elements that the CPU computes at once, at most */
+#define EXPR_BLOCK 1024 /* elements that the CPU computes at once, at most */
 
 /* Returns what index i of an axis adds to the address of an element. */
 static PP_DEVICE inline ptrdiff_t expr_offset(const struct pp_expr_array *v, const int32_t *tables,

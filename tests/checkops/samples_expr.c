@@ -118,6 +118,9 @@ static int add_random_step(struct sample *s, struct pp_expr *e)
         return add_step(e, of_any[draw(s, 7)], a, 0, 0, 0);
     if (kind == 4) /* 1 or 0, of what was not rounded yet */
         return add_step(e, of_inputs[draw(s, 3)], in, flip(s) ? PP_EXPR_NUMBER : in2, 0, number);
+    if (kind == 5 && draw(s, 3) == 0)
+        return add_step(e, flip(s) ? PP_EXPR_FLOOR : PP_EXPR_TRUNC,
+                        add_step(e, PP_EXPR_MUL, in, PP_EXPR_NUMBER, 0, 4), 0, 0, 0);
     if (kind == 5)
         return add_step(e, PP_EXPR_SELECT, in, left, right, number);
     if (kind == 6)
@@ -125,7 +128,8 @@ static int add_random_step(struct sample *s, struct pp_expr *e)
     if (kind == 7)
         return add_step(e, PP_EXPR_DIV, left, make_positive(e, b), 0, number);
     if (kind == 8) {
-        to = add_step(e, flip(s) ? PP_EXPR_ACT : PP_EXPR_ACT_BACK, a, b, 0, 0);
+        bool back = flip(s); /* of what was not rounded: a relu's gradient jumps */
+        to = add_step(e, back ? PP_EXPR_ACT_BACK : PP_EXPR_ACT, back ? in : a, b, 0, 0);
         e->steps[to].which = (uint8_t)(PP_ACT_NONE + 1 + (int)draw(s, 5));
         return to;
     }

@@ -508,6 +508,8 @@ static struct held hold_step(const struct pp_expr_step *s, struct held a, struct
     case PP_EXPR_ACT:
     case PP_EXPR_NEG:
     case PP_EXPR_ABS:
+    case PP_EXPR_FLOOR:
+    case PP_EXPR_TRUNC:
         most = fmax(a.most, 1.5);
         steepest = 1.5;
         break;

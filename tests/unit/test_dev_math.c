@@ -99,6 +99,59 @@ TEST(logistic_is_exact_to_two_places)
     assert_true(isnan(mathf_logistic(NAN)));
 }
 
+static double no_log_below_0(double x)
+{
+    return x < 0 ? 0 : log(x); /* 0: left out */
+}
+
+TEST(log_is_exact_to_the_last_place_or_so)
+{
+    double most = worst(mathf_log, no_log_below_0, FLT_MIN, FLT_MAX);
+    print_message("# log: %.2f ulp\n", most);
+    assert_true(most < 1.1);
+    assert_true(mathf_log(1) == 0 && isnan(mathf_log(-1)) && isnan(mathf_log(NAN)));
+    assert_true(isinf(mathf_log(0)) && mathf_log(0) < 0 && isinf(mathf_log(INFINITY)));
+}
+
+TEST(sin_and_cos_are_exact_to_two_places_up_to_a_million)
+{
+    double most_sin = worst(mathf_sin, sin, 1e-20f, 1e6f);
+    double most_cos = worst(mathf_cos, cos, 1e-20f, 1e6f);
+    print_message("# sin: %.2f ulp, cos: %.2f ulp\n", most_sin, most_cos);
+    assert_true(most_sin < 2 && most_cos < 2);
+    assert_true(mathf_sin(0) == 0 && mathf_cos(0) == 1);
+    assert_true(isnan(mathf_sin(INFINITY)) && isnan(mathf_cos(NAN)));
+    assert_true(fabsf(mathf_sin(3e38f)) <= 1);
+}
+
+static float power;
+
+static float of_power(float x)
+{
+    return mathf_pow(x, power);
+}
+
+static double of_power_exactly(double x)
+{
+    double y = pow(x, (double)power);
+    return isnan(y) ? 0 : y;
+}
+
+TEST(a_power_is_exact_to_the_last_place_or_so)
+{
+    static const float powers[] = {0.3f, -0.75f, 1.7f, 2, -2, 3, -3, 5, 17.5f};
+    double most = 0;
+    for (int i = 0; i < COUNT(powers); i++) {
+        power = powers[i];
+        most = fmax(most, worst(of_power, of_power_exactly, 1e-30f, FLT_MAX));
+    }
+    print_message("# pow: %.2f ulp\n", most);
+    assert_true(most < 1.1);
+    assert_true(mathf_pow(0, 2) == 0 && isinf(mathf_pow(0, -1)) && mathf_pow(0, 0) == 1);
+    assert_true(isinf(mathf_pow(INFINITY, 2)) && mathf_pow(INFINITY, -1) == 0);
+    assert_true(isnan(mathf_pow(-2, 0.5f)) && mathf_pow(-2, 3) == -8 && isnan(mathf_pow(NAN, 2)));
+}
+
 TEST(exp_below_0_has_the_bits_of_exp)
 {
     for (uint32_t u = 0; u < 0x7f800000u; u += 1021)

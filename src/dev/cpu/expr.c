@@ -2,8 +2,9 @@
 /*
  * Programs of elementwise steps. They run block by block: a register is a piece of a block, and a
  * step is one loop over it, which the compiler vectorizes. An input that lies in memory as the block
- * has it is read there, and a step whose result is stored so writes there. All others are copied row
- * by row; a row is the part of a block along the last axis.
+ * has it is read there, and a step whose result is stored so writes there. All others are copied
+ * band by band: a band is the part of a block along its last two axes of more than one index, whose
+ * rows are along the last axis.
  */
 #include "kernels.h"
 
@@ -13,66 +14,257 @@
 #include "activations.h"
 #include "ppcli/conf/config.h"
 
-#define GAP 16 /* between registers, so that they do not share sets of the cache */
+#define PITCH (EXPR_BLOCK + 16) /* of registers: not all in the same sets of the cache */
 
 struct block {
     const struct pp_expr_run *a;
     size_t sample;
-    int last;                             /* axis of the rows */
+    int last, mid;                        /* axes of a band: of its columns and of its rows */
     int from[PP_AXES], count[PP_AXES], n; /* its indices, and its elements */
-    bool sums[PP_EXPR_OUTPUTS];           /* the output adds up over an axis */
-    float *at[PP_EXPR_REGISTERS];         /* where a register is: in memory or in `own` */
-    float (*own)[EXPR_BLOCK + GAP];
+    bool dense_in[PP_EXPR_INPUTS], dense_out[PP_EXPR_OUTPUTS]; /* elements lie in order */
+    bool sums[PP_EXPR_OUTPUTS];                                /* the output adds up over an axis */
+    int target[PP_EXPR_STEPS];          /* output that takes a step's result as it is; -1: none */
+    const float *at[PP_EXPR_REGISTERS]; /* where a register is: in memory or in `own` */
+    const float *held[PP_EXPR_INPUTS];  /* what was copied to `copies`; NULL: nothing */
+    float (*own)[PITCH], (*copies)[PITCH];
 };
 
-/* ---- rows */
+/* ---- bands */
 
-/* The rows of a block in an array. */
-struct walk {
+/* The band of a block in an array: element (r, c) is at r * row + c * column from `at` on, with
+ * rows[r] or columns[c] in place of an index that has a table. */
+struct band {
     const struct pp_expr_array *v;
-    const int32_t *tables;
-    int index[PP_AXES]; /* from the start of the block */
-    ptrdiff_t at;       /* element of the sample; without the last axis if that has a table */
+    int index[PP_AXES]; /* of the other axes, from the start of the block */
+    ptrdiff_t at, row, column;
+    const int32_t *rows, *columns;
 };
 
-static struct walk begin_walk(const struct block *k, const struct pp_expr_array *v)
+/* Returns the table of an axis of the band, from the block's first index on; NULL: none. */
+static const int32_t *band_table(const struct block *k, const struct pp_expr_array *v, int axis)
 {
-    struct walk w = {.v = v, .tables = k->a->tables, .at = (ptrdiff_t)v->offset};
+    return v->table_axis == axis ? k->a->tables + v->table + k->from[axis] : NULL;
+}
+
+static struct band first_band(const struct block *k, const struct pp_expr_array *v)
+{
+    struct band b = {.v = v,
+                     .at = (ptrdiff_t)v->offset,
+                     .row = k->mid < 0 ? 0 : v->stride[k->mid],
+                     .column = v->stride[k->last]};
+    if (v->table_axis < 0) {
+        for (int i = 0; i <= k->last; i++)
+            b.at += (ptrdiff_t)k->from[i] * v->stride[i];
+        return b;
+    }
     for (int i = 0; i <= k->last; i++)
-        if (i < k->last || i != v->table_axis)
-            w.at += expr_offset(v, w.tables, i, k->from[i]);
-    return w;
+        if (i != v->table_axis || (i != k->last && i != k->mid))
+            b.at += expr_offset(v, k->a->tables, i, k->from[i]);
+    b.rows = k->mid < 0 ? NULL : band_table(k, v, k->mid);
+    b.columns = band_table(k, v, k->last);
+    return b;
 }
 
-static void next_row(const struct block *k, struct walk *w)
+/* Moves to the next band; returns false after the last one. */
+static bool next_band(const struct block *k, struct band *b)
 {
-    for (int i = k->last - 1; i >= 0; i--) {
-        int from = k->from[i], here = from + w->index[i];
-        bool more = ++w->index[i] < k->count[i];
-        w->index[i] = more ? w->index[i] : 0;
-        w->at += expr_offset(w->v, w->tables, i, more ? here + 1 : from) -
-                 expr_offset(w->v, w->tables, i, here);
+    for (int i = k->mid - 1; i >= 0; i--) {
+        int from = k->from[i], here = from + b->index[i];
+        bool more = ++b->index[i] < k->count[i];
+        b->index[i] = more ? b->index[i] : 0;
+        b->at += expr_offset(b->v, k->a->tables, i, more ? here + 1 : from) -
+                 expr_offset(b->v, k->a->tables, i, here);
         if (more)
-            return;
+            return true;
+    }
+    return false;
+}
+
+static int band_rows(const struct block *k)
+{
+    return k->mid < 0 ? 1 : k->count[k->mid];
+}
+
+static ptrdiff_t row_at(const struct band *b, int r)
+{
+    return (b->rows ? b->rows[r] : r) * b->row;
+}
+
+/* Copies n floats; a call of memcpy() takes longer than a short row. */
+static inline void copy_floats(int n, const float *restrict x, float *restrict to)
+{
+    int i = 0;
+    for (; i + 16 <= n; i += 16)
+        memcpy(to + i, x + i, 16 * sizeof(*to));
+    for (; i < n; i++)
+        to[i] = x[i];
+}
+
+typedef float four __attribute__((vector_size(16)));
+#ifdef __clang__
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int places __attribute__((vector_size(16)));
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
+#endif
+
+static inline four four_at(const float *x)
+{
+    four v;
+    memcpy(&v, x, sizeof(v));
+    return v;
+}
+
+/* Copies 4 x 4 floats and swaps rows and columns. */
+static inline void transpose_four(const float *x, ptrdiff_t column, float *to, ptrdiff_t pitch)
+{
+    four a = four_at(x), b = four_at(x + column);
+    four c = four_at(x + 2 * column), d = four_at(x + 3 * column);
+    four ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5);
+    four AB = PICK(a, b, 2, 6, 3, 7), CD = PICK(c, d, 2, 6, 3, 7);
+    four rows[] = {PICK(ab, cd, 0, 1, 4, 5), PICK(ab, cd, 2, 3, 6, 7), PICK(AB, CD, 0, 1, 4, 5),
+                   PICK(AB, CD, 2, 3, 6, 7)};
+    for (int r = 0; r < 4; r++)
+        memcpy(to + r * pitch, &rows[r], sizeof(rows[r]));
+}
+
+/* Copies n columns of `rows` rows that lie along the columns in memory. */
+static void load_transposed(int rows, int n, const float *x, ptrdiff_t column, ptrdiff_t pitch,
+                            float *to)
+{
+    int r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        int i = 0;
+        for (; i + 4 <= n; i += 4)
+            transpose_four(x + r + i * column, column, to + r * pitch + i, pitch);
+        for (; i < n; i++)
+            for (int j = r; j < r + 4; j++)
+                to[j * pitch + i] = x[j + i * column];
+    }
+    for (; r < rows; r++)
+        for (int i = 0; i < n; i++)
+            to[r * pitch + i] = x[r + i * column];
+}
+
+static void load_band(const struct block *k, const struct band *b, const float *restrict x,
+                      ptrdiff_t pitch, float *restrict to)
+{
+    int n = k->count[k->last], rows = band_rows(k);
+    ptrdiff_t column = b->column;
+    if (b->row == 1 && column != 0 && b->v->table_axis < 0) {
+        load_transposed(rows, n, x + b->at, column, pitch, to);
+        return;
+    }
+    for (int r = 0; r < rows && column == 1 && !b->columns; r++)
+        copy_floats(n, x + b->at + row_at(b, r), to + r * pitch);
+    for (int r = 0; r < rows && (column != 1 || b->columns); r++) {
+        const float *from = x + b->at + row_at(b, r);
+        float *t = to + r * pitch;
+        if (b->columns)
+            for (int i = 0; i < n; i++)
+                t[i] = from[b->columns[i] * column];
+        else if (column == 0)
+            for (int i = 0; i < n; i++)
+                t[i] = from[0];
+        else
+            for (int i = 0; i < n; i++)
+                t[i] = from[i * column];
     }
 }
 
-/* Returns the table of the last axis, from the block's first index on; NULL: it has none. */
-static const int32_t *row_table(const struct block *k, const struct pp_expr_array *v)
+#define LANES 32
+
+/* Adds up a row: in lanes, whose order does not depend on the width of vectors. */
+static float sum_row(int n, const float *x)
 {
-    return v->table_axis == k->last ? k->a->tables + v->table + k->from[k->last] : NULL;
+    float lane[LANES] = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] += x[i + l];
+    for (int l = 0; i < n; i++, l++)
+        lane[l] += x[i];
+    for (int l = 0; l < 16; l++)
+        lane[l] += lane[l + 16];
+    for (int l = 0; l < 8; l++)
+        lane[l] += lane[l + 8];
+    for (int l = 0; l < 4; l++)
+        lane[l] += lane[l + 4];
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
-/* Returns whether the block's elements are neighbours in the array, in order. */
-static bool is_dense(const struct block *k, const struct pp_expr_array *v)
+/* Adds `rows` rows to y, one after the other; `fresh`: the first one replaces y. */
+static void add_rows(int n, int rows, const float *restrict x, bool fresh, float *restrict y)
 {
-    long long run = 1;
-    for (int i = k->last; i >= 0; i--) {
-        if (k->count[i] > 1 && v->stride[i] != run)
-            return false;
-        run *= k->count[i];
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        float sum[LANES];
+        memcpy(sum, fresh ? x + i : y + i, sizeof(sum));
+        for (int r = fresh; r < rows; r++)
+            for (int l = 0; l < LANES; l++)
+                sum[l] += x[r * n + i + l];
+        memcpy(y + i, sum, sizeof(sum));
     }
-    return v->table_axis < 0;
+    for (; i < n; i++) {
+        float sum = fresh ? x[i] : y[i];
+        for (int r = fresh; r < rows; r++)
+            sum += x[r * n + i];
+        y[i] = sum;
+    }
+}
+
+static void store_row(int n, const float *restrict x, bool add, ptrdiff_t column,
+                      const int32_t *columns, float *restrict y)
+{
+    if (columns)
+        for (int i = 0; i < n; i++)
+            y[columns[i] * column] = add ? y[columns[i] * column] + x[i] : x[i];
+    else if (column == 1 && !add)
+        copy_floats(n, x, y);
+    else if (column == 1)
+        for (int i = 0; i < n; i++)
+            y[i] += x[i];
+    else if (!add)
+        for (int i = 0; i < n; i++)
+            y[i * column] = x[i];
+    else
+        for (int i = 0; i < n; i++)
+            y[i * column] += x[i];
+}
+
+static bool sums_over(const struct block *k, const struct band *b, int axis)
+{
+    return axis >= 0 && expr_sums(k->a->e, b->v, axis);
+}
+
+/* Returns whether no earlier band has reached the elements of this one. */
+static bool is_first(const struct block *k, const struct band *b)
+{
+    bool first = true;
+    for (int i = 0; i <= k->last; i++)
+        first = first && (!sums_over(k, b, i) || k->from[i] + b->index[i] == 0);
+    return first;
+}
+
+/* Stores a band; `fresh`: replaces what is there. */
+static void store_band(const struct block *k, const struct band *b, const float *x, bool fresh,
+                       float *y)
+{
+    int n = k->count[k->last], rows = band_rows(k);
+    bool over_rows = sums_over(k, b, k->mid);
+    float *to = y + b->at;
+    if (sums_over(k, b, k->last)) {
+        for (int r = 0; r < rows; r++) {
+            float sum = sum_row(n, x + r * n), *t = to + row_at(b, r);
+            *t = fresh && (r == 0 || !over_rows) ? sum : *t + sum;
+        }
+    } else if (over_rows && b->column == 1 && !b->columns) {
+        add_rows(n, rows, x, fresh, to);
+    } else {
+        for (int r = 0; r < rows; r++)
+            store_row(n, x + r * n, !fresh || (r > 0 && over_rows), b->column, b->columns,
+                      to + row_at(b, r));
+    }
 }
 
 static const float *input_of(const struct block *k, int i)
@@ -85,92 +277,16 @@ static float *output_of(const struct block *k, int i)
     return k->a->y[i] + k->sample * k->a->e->out[i].sample;
 }
 
-static void load_row(int n, const float *restrict x, ptrdiff_t stride, const int32_t *table,
-                     float *restrict to)
+static void store_output(const struct block *k, int output, const float *x)
 {
-    if (table)
-        for (int i = 0; i < n; i++)
-            to[i] = x[table[i] * stride];
-    else if (stride == 1)
-        memcpy(to, x, (size_t)n * sizeof(*to));
-    else if (stride == 0)
-        for (int i = 0; i < n; i++)
-            to[i] = x[0];
-    else
-        for (int i = 0; i < n; i++)
-            to[i] = x[i * stride];
-}
-
-static void load_rows(const struct block *k, const struct pp_expr_array *v, const float *x,
-                      float *to)
-{
-    struct walk w = begin_walk(k, v);
-    int n = k->count[k->last];
-    const int32_t *table = row_table(k, v);
-    for (int done = 0; done < k->n; done += n, next_row(k, &w))
-        load_row(n, x + w.at, v->stride[k->last], table, to + done);
-}
-
-#define LANES 16
-
-/* Adds up a row: in lanes, and the lanes in double, in order. */
-static float sum_row(int n, const float *x)
-{
-    float lane[LANES] = {0};
-    int i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            lane[l] += x[i + l];
-    for (int l = 0; i < n; i++, l++)
-        lane[l] += x[i];
-    double sum = 0;
-    for (int l = 0; l < LANES && l < n; l++)
-        sum += (double)lane[l];
-    return (float)sum;
-}
-
-static void store_row(int n, const float *restrict x, bool add, ptrdiff_t stride,
-                      const int32_t *table, float *restrict y)
-{
-    if (table)
-        for (int i = 0; i < n; i++)
-            y[table[i] * stride] = add ? y[table[i] * stride] + x[i] : x[i];
-    else if (stride == 1 && !add)
-        memcpy(y, x, (size_t)n * sizeof(*y));
-    else if (stride == 1)
-        for (int i = 0; i < n; i++)
-            y[i] += x[i];
-    else
-        for (int i = 0; i < n; i++)
-            y[i * stride] = add ? y[i * stride] + x[i] : x[i];
-}
-
-/* Returns whether the row is the first one that reaches its elements of the output. */
-static bool is_first(const struct block *k, const struct walk *w)
-{
-    bool first = true;
-    for (int i = 0; i <= k->last; i++)
-        first = first && (w->v->stride[i] != 0 || k->from[i] + w->index[i] == 0);
-    return first;
-}
-
-static void store_rows(const struct block *k, int output, const float *x)
-{
-    const struct pp_expr_array *v = &k->a->e->out[output];
-    struct walk w = begin_walk(k, v);
-    int n = k->count[k->last];
-    bool add = k->a->add[output], sums = k->sums[output];
-    const int32_t *table = row_table(k, v);
+    struct band b = first_band(k, &k->a->e->out[output]);
     float *y = output_of(k, output);
-    for (int done = 0; done < k->n; done += n, next_row(k, &w)) {
-        bool adds = add || (sums && !is_first(k, &w));
-        if (expr_sums(k->a->e, v, k->last)) {
-            float sum = sum_row(n, x + done);
-            y[w.at] = adds ? y[w.at] + sum : sum;
-        } else {
-            store_row(n, x + done, adds, v->stride[k->last], table, y + w.at);
-        }
-    }
+    int each = band_rows(k) * k->count[k->last];
+    bool add = k->a->add[output];
+    do {
+        store_band(k, &b, x, !add && (!k->sums[output] || is_first(k, &b)), y);
+        x += each;
+    } while (next_band(k, &b));
 }
 
 /* ---- steps */
@@ -248,33 +364,45 @@ static void run_step(const struct pp_expr_step *s, int n, const float *x, const 
     }
 }
 
-/* Returns where in memory the next step stores the result of step s, or NULL if it does not, or not
- * as it is. */
-static float *find_target(const struct block *k, const struct pp_expr_step *s)
+/* Copies an input to an output, row by row, if each row of the output lies in order. Returns whether
+ * it does. */
+static bool copy_rows(const struct block *k, int input, int output, const float *x)
 {
-    const struct pp_expr *e = k->a->e;
-    const struct pp_expr_step *next = s + 1;
-    if (next == e->steps + e->n_steps || next->code != PP_EXPR_STORE || next->a != s->to)
-        return NULL;
-    const struct pp_expr_array *v = &e->out[next->to];
-    if (!k->a->y[next->to] || k->a->add[next->to] || k->sums[next->to] || !is_dense(k, v))
-        return NULL;
-    return output_of(k, next->to) + begin_walk(k, v).at;
+    struct band from = first_band(k, &k->a->e->in[input]);
+    struct band to = first_band(k, &k->a->e->out[output]);
+    float *y = output_of(k, output);
+    if (to.column != 1 || to.v->table_axis >= 0)
+        return false;
+    do
+        load_band(k, &from, x, to.row, y + to.at);
+    while (next_band(k, &from) && next_band(k, &to));
+    return true;
 }
 
-static void load_input(struct block *k, const struct pp_expr_step *s, float *target)
+/* Finds an input's part of the block in memory or copies it. Returns whether it was copied to the
+ * output `target`. */
+static bool load_input(struct block *k, const struct pp_expr_step *s, int target)
 {
     const struct pp_expr_array *v = &k->a->e->in[s->a];
     const float *x = input_of(k, s->a);
-    bool dense = is_dense(k, v);
-    float *to = target ? target : k->own[s->to];
-    if (dense && !target)
-        to = (float *)x + begin_walk(k, v).at; /* only read */
-    else if (dense)
-        memcpy(to, x + begin_walk(k, v).at, (size_t)k->n * sizeof(*to));
-    else
-        load_rows(k, v, x, to);
-    k->at[s->to] = to;
+    if (target >= 0 && copy_rows(k, s->a, target, x)) {
+        k->at[s->to] = output_of(k, target) + first_band(k, &k->a->e->out[target]).at;
+        return true;
+    }
+    struct band b = first_band(k, v);
+    k->at[s->to] = k->copies[s->a];
+    if (k->dense_in[s->a]) {
+        k->at[s->to] = x + b.at;
+    } else if (k->held[s->a] != x + b.at) {
+        float *to = k->copies[s->a];
+        int each = band_rows(k) * k->count[k->last];
+        k->held[s->a] = v->table_axis < 0 ? x + b.at : NULL;
+        do {
+            load_band(k, &b, x, k->count[k->last], to);
+            to += each;
+        } while (next_band(k, &b));
+    }
+    return false;
 }
 
 static const float *operand(const struct block *k, uint8_t r)
@@ -285,22 +413,54 @@ static const float *operand(const struct block *k, uint8_t r)
 static void run_block(struct block *k)
 {
     const struct pp_expr *e = k->a->e;
-    for (const struct pp_expr_step *s = e->steps, *end = s + e->n_steps; s < end; s++) {
+    for (int i = 0; i < e->n_steps; i++) {
+        const struct pp_expr_step *s = &e->steps[i];
+        int target = k->target[i];
         if (s->code == PP_EXPR_STORE) {
             if (k->a->y[s->to])
-                store_rows(k, s->to, k->at[s->a]);
-            continue;
-        }
-        float *target = find_target(k, s);
-        if (s->code == PP_EXPR_LOAD) {
-            load_input(k, s, target);
+                store_output(k, s->to, k->at[s->a]);
+        } else if (s->code == PP_EXPR_LOAD) {
+            i += load_input(k, s, target);
         } else {
-            float *t = target ? target : k->own[s->to];
+            bool dense = target >= 0 && k->dense_out[target];
+            float *t = k->own[s->to];
+            if (dense)
+                t = output_of(k, target) + first_band(k, &e->out[target]).at;
             run_step(s, k->n, operand(k, s->a), operand(k, s->b), operand(k, s->c), t);
             k->at[s->to] = t;
+            i += dense;
         }
-        s += target != NULL;
     }
+}
+
+/* Returns whether the block's elements are neighbours in the array, in order. */
+static bool is_dense(const struct block *k, const struct pp_expr_array *v)
+{
+    long long run = 1;
+    for (int i = k->last; i >= 0; i--) {
+        if (k->count[i] > 1 && v->stride[i] != run)
+            return false;
+        run *= k->count[i];
+    }
+    return v->table_axis < 0;
+}
+
+/* Sets what follows from the counts of a block. */
+static void shape_block(struct block *k)
+{
+    const struct pp_expr *e = k->a->e;
+    k->n = 1;
+    for (int i = 0; i <= k->last; i++)
+        k->n *= k->count[i];
+    pp_assert(k->n <= EXPR_BLOCK);
+    for (k->mid = k->last - 1; k->mid > 0 && k->count[k->mid] == 1;)
+        k->mid--;
+    for (int i = 0; i < e->n_in; i++) {
+        k->dense_in[i] = is_dense(k, &e->in[i]);
+        k->held[i] = NULL;
+    }
+    for (int i = 0; i < e->n_out; i++)
+        k->dense_out[i] = is_dense(k, &e->out[i]);
 }
 
 /* Runs the blocks of a unit: all of a sample, or those with one of the split axis. */
@@ -316,12 +476,14 @@ static void run_unit(struct block *k, int unit)
     }
     memcpy(k->from, first, sizeof(first));
     for (int i = k->last; i >= 0;) {
-        k->n = 1;
+        bool same = true;
         for (int j = 0; j <= k->last; j++) {
-            int left = end[j] - k->from[j];
-            k->count[j] = left < e->block[j] ? left : e->block[j];
-            k->n *= k->count[j];
+            int left = end[j] - k->from[j], count = left < e->block[j] ? left : e->block[j];
+            same = same && count == k->count[j];
+            k->count[j] = count;
         }
+        if (!same)
+            shape_block(k);
         run_block(k);
         for (i = k->last; i >= 0 && k->from[i] + k->count[i] == end[i]; i--)
             k->from[i] = first[i];
@@ -330,15 +492,26 @@ static void run_unit(struct block *k, int unit)
     }
 }
 
+/* Returns the output that takes the result of a step as it is, if the next step stores it so. */
+static int find_target(const struct block *k, int step)
+{
+    const struct pp_expr_step *s = &k->a->e->steps[step], *next = s + 1;
+    bool stored = step + 1 < k->a->e->n_steps && next->code == PP_EXPR_STORE && next->a == s->to;
+    return stored && k->a->y[next->to] && !k->a->add[next->to] && !k->sums[next->to] ? next->to
+                                                                                     : -1;
+}
+
 void CPU_LOOP(expr)(const void *args, const struct pp_piece *w)
 {
     const struct pp_expr_run *a = args;
     const struct pp_expr *e = a->e;
-    float own[PP_EXPR_REGISTERS][EXPR_BLOCK + GAP];
-    struct block k = {.a = a, .last = e->n_axes - 1, .own = own};
+    _Alignas(64) float own[PP_EXPR_REGISTERS][PITCH], copies[PP_EXPR_INPUTS][PITCH];
+    struct block k = {.a = a, .last = e->n_axes - 1, .own = own, .copies = copies};
     for (int o = 0; o < e->n_out; o++)
         for (int i = 0; i < e->n_axes; i++)
             k.sums[o] = k.sums[o] || expr_sums(e, &e->out[o], i);
+    for (int i = 0; i < e->n_steps; i++)
+        k.target[i] = find_target(&k, i);
     for (size_t u = w->from; u < w->to; u++) {
         k.sample = u / (size_t)e->units;
         run_unit(&k, (int)(u % (size_t)e->units));
