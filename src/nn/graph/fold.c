@@ -23,27 +23,26 @@ struct folder {
     struct host_pool pool;
     int node;            /* the last one given */
     struct known *known; /* [n_values] */
-    int *last_use;       /* [n_values] the last node that reads it; INT32_MAX: kept */
-    int *ending, *ends;  /* values by their last use: those of node n are ends[ending[n]...] */
+    int *uses;           /* [n_values] nodes and outputs of the program that are still to use it */
 };
 
 /* ---- operators */
 
 /* Splits "aten.add_.Tensor" into "add" and "add.Tensor"; returns whether it writes in place. */
-static bool split_target(const char *target, char name[64], char full[64])
+static bool split_target(const char *target, char name[64], char full[128])
 {
     const char *base = strncmp(target, "aten.", 5) == 0 ? target + 5 : "";
     size_t n = strcspn(base, ".");
     bool writes = n > 1 && base[n - 1] == '_' && base[n - 2] != '_';
     snprintf(name, 64, "%.*s", (int)PP_MIN(n - writes, (size_t)63), base);
-    snprintf(full, 64, "%s%.40s", name, base + n);
+    snprintf(full, 128, "%s%.60s", name, base + n);
     return writes;
 }
 
 static const struct fold_op *find_fold_op(const char *target, bool *out_writes)
 {
     const struct fold_op *const tables[] = {fold_each_ops, fold_line_ops, fold_shape_ops};
-    char name[64], full[64];
+    char name[64], full[128];
     *out_writes = split_target(target, name, full);
     for (int t = 0; t < 3; t++)
         for (const struct fold_op *op = tables[t]; op->name; op++)
@@ -180,35 +179,18 @@ int call_number(const struct fold_call *c, const char *name, struct host_tensor 
     return 0;
 }
 
-static int size_dims(const struct pt_tensor *type, int batch, int64_t dims[PT_DIMS])
+int call_dims(const struct fold_call *c, int k, int *n_dims, int64_t dims[PT_DIMS])
 {
+    const struct pt_tensor *type = &c->f->p->values[c->node->outputs[k]].type;
+    *n_dims = type->n_dims;
     for (int i = 0; i < type->n_dims; i++)
-        PP_TRY(multiply_size(&type->dims[i], batch, &dims[i]));
+        PP_TRY(multiply_size(&type->dims[i], c->batch, &dims[i]));
     return 0;
 }
 
-static const struct pt_tensor *output_type(const struct fold_call *c, int k)
+int call_make(const struct fold_call *c)
 {
-    return &c->f->p->values[c->node->outputs[k]].type;
-}
-
-int call_dims(const struct fold_call *c, int k, int *n_dims, int64_t dims[PT_DIMS])
-{
-    *n_dims = output_type(c, k)->n_dims;
-    return size_dims(output_type(c, k), c->batch, dims);
-}
-
-enum pt_dtype call_dtype(const struct fold_call *c, int k)
-{
-    return output_type(c, k)->dtype;
-}
-
-int call_make(const struct fold_call *c, int k)
-{
-    int n_dims;
-    int64_t dims[PT_DIMS];
-    PP_TRY(call_dims(c, k, &n_dims, dims));
-    return host_make(c->pool, call_dtype(c, k), n_dims, dims, &c->out[k]);
+    return host_make(c->pool, c->dtype, c->n_dims, c->dims, &c->out[0]);
 }
 
 /* ---- what is known from the beginning */
@@ -257,39 +239,18 @@ static void find_written(const struct pt_program *p, int *roots, bool *written)
     }
 }
 
-static int read_cell(const struct pt_weight *w, int64_t at, union host_cell *cell)
+/* Reads an element, of which the file has the bytes only, the lowest first. */
+static void read_cell(const struct pt_weight *w, int64_t at, union host_cell *cell)
 {
-    const char *from = (const char *)w->data + (size_t)at * pt_dtype_bytes(w->dtype);
-    float f;
-    int32_t i32;
-    int16_t i16;
-    switch (w->dtype) {
-    case PT_F32:
-        memcpy(&f, from, sizeof(f));
-        cell->f = (double)f;
-        return 0;
-    case PT_F64:
-    case PT_I64:
-        memcpy(cell, from, sizeof(*cell));
-        return 0;
-    case PT_I32:
-        memcpy(&i32, from, sizeof(i32));
-        cell->i = i32;
-        return 0;
-    case PT_I16:
-        memcpy(&i16, from, sizeof(i16));
-        cell->i = i16;
-        return 0;
-    case PT_I8:
-        cell->i = *(const signed char *)from;
-        return 0;
-    case PT_U8:
-    case PT_BOOL:
-        cell->i = *(const unsigned char *)from;
-        return 0;
-    default:
-        return HOST_UNKNOWN;
-    }
+    const size_t bytes = pt_dtype_bytes(w->dtype), unused = 64 - 8 * bytes;
+    bool is_unsigned = w->dtype == PT_U8 || w->dtype == PT_BOOL;
+    float real;
+    uint64_t whole = 0;
+    memcpy(&whole, (const char *)w->data + (size_t)at * bytes, bytes);
+    memcpy(&real, &whole, sizeof(real));
+    cell->i = is_unsigned ? (int64_t)whole : (int64_t)(whole << unused) >> unused;
+    if (w->dtype == PT_F32)
+        cell->f = (double)real;
 }
 
 /* Copies a weight of the archive. */
@@ -309,7 +270,7 @@ static int load_weight(struct folder *f, const struct pt_weight *w, struct host_
             int64_t at = walk.at[1] + k * walk.last[1];
             if (at < 0 || at >= limit)
                 return HOST_UNKNOWN;
-            PP_TRY(read_cell(w, at, &cells[k]));
+            read_cell(w, at, &cells[k]);
         }
         host_store(&t, walk.at[0], walk.last[0], walk.n, w->dtype, cells);
     }
@@ -346,45 +307,37 @@ static int load_buffers(struct folder *f, const bool *written)
     return 0;
 }
 
-/* ---- last uses, so that memory is given back */
+/* ---- memory is given back after the last use of a value */
 
-struct reader {
-    int *last_use, node;
+struct use {
+    struct folder *f;
+    int by;
 };
 
-static void note_use(void *ctx, int value)
+static void release_value(struct folder *f, int value)
 {
-    struct reader *r = ctx;
-    r->last_use[value] = PP_MAX(r->last_use[value], r->node);
+    if (f->known[value].is)
+        keep_tensors(&f->known[value], -1);
+    f->known[value].is = false;
 }
 
-static int find_last_uses(struct folder *f)
+static void count_use(void *ctx, int value)
 {
-    const struct pt_program *p = f->p;
-    PP_ALLOC(f->last_use, p->n_values);
-    PP_ALLOC(f->ending, p->n_nodes + 2);
-    PP_ALLOC(f->ends, p->n_values);
-    for (int n = 0; n < p->n_nodes; n++) {
-        struct reader r = {f->last_use, n};
-        for (int k = 0; k < p->nodes[n].n_outputs; k++)
-            if (p->nodes[n].outputs[k] >= 0)
-                note_use(&r, p->nodes[n].outputs[k]);
-        for (int i = 0; i < p->nodes[n].n_args; i++)
-            visit_values(&p->nodes[n].args[i], note_use, &r);
-    }
-    for (int i = 0; i < p->n_outputs; i++)
-        if (p->outputs[i] >= 0)
-            f->last_use[p->outputs[i]] = INT32_MAX;
-    /* a counting sort */
-    for (int i = 0; i < p->n_values; i++)
-        if (f->last_use[i] < p->n_nodes)
-            f->ending[f->last_use[i] + 2]++;
-    for (int n = 0; n < p->n_nodes; n++)
-        f->ending[n + 2] += f->ending[n + 1];
-    for (int i = 0; i < p->n_values; i++)
-        if (f->last_use[i] < p->n_nodes)
-            f->ends[f->ending[f->last_use[i] + 1]++] = i;
-    return 0;
+    struct use *u = ctx;
+    u->f->uses[value] += u->by;
+    if (u->f->uses[value] == 0)
+        release_value(u->f, value);
+}
+
+/* Adds `by` to the uses of all values of a node. */
+static void count_uses(struct folder *f, const struct pt_node *node, int by)
+{
+    struct use u = {f, by};
+    for (int k = 0; k < node->n_outputs; k++)
+        if (node->outputs[k] >= 0)
+            count_use(&u, node->outputs[k]);
+    for (int i = 0; i < node->n_args; i++)
+        visit_values(&node->args[i], count_use, &u);
 }
 
 int folder_create(const struct pt_program *p, struct folder **out)
@@ -394,7 +347,12 @@ int folder_create(const struct pt_program *p, struct folder **out)
     f->p = p;
     f->node = -1;
     PP_ALLOC(f->known, p->n_values);
-    PP_TRY(find_last_uses(f));
+    PP_ALLOC(f->uses, p->n_values);
+    for (int n = 0; n < p->n_nodes; n++)
+        count_uses(f, &p->nodes[n], 1);
+    for (int i = 0; i < p->n_outputs; i++)
+        if (p->outputs[i] >= 0)
+            f->uses[p->outputs[i]]++;
     PP_TAKE(int, roots, p->n_values);
     PP_TAKE(bool, written, p->n_weights);
     find_written(p, roots, written);
@@ -402,13 +360,6 @@ int folder_create(const struct pt_program *p, struct folder **out)
     *out = f;
     f = NULL;
     return 0;
-}
-
-static void release_value(struct folder *f, int value)
-{
-    if (f->known[value].is)
-        keep_tensors(&f->known[value], -1);
-    f->known[value].is = false;
 }
 
 void folder_destroy(struct folder **f)
@@ -419,9 +370,7 @@ void folder_destroy(struct folder **f)
         release_value(*f, i);
     host_sweep(&(*f)->pool);
     pp_free((*f)->known);
-    pp_free((*f)->last_use);
-    pp_free((*f)->ending);
-    pp_free((*f)->ends);
+    pp_free((*f)->uses);
     pp_free(*f);
     *f = NULL;
 }
@@ -475,9 +424,26 @@ static int check_output(const struct fold_call *c, int k)
     int n_dims;
     int64_t dims[PT_DIMS];
     PP_TRY(call_dims(c, k, &n_dims, dims));
-    if (!t->storage || t->dtype != call_dtype(c, k) || t->n_dims != n_dims)
+    if (!t->storage || t->dtype != c->f->p->values[c->node->outputs[k]].type.dtype ||
+        t->n_dims != n_dims)
         return HOST_UNKNOWN;
     return memcmp(t->dims, dims, (size_t)n_dims * sizeof(*dims)) == 0 ? 0 : HOST_UNKNOWN;
+}
+
+/* Sets what the operator's function needs, and calls it. */
+static int call_op(struct fold_call *c)
+{
+    if (c->node->n_outputs < 1)
+        return HOST_UNKNOWN;
+    PP_TRY(call_dims(c, 0, &c->n_dims, c->dims));
+    c->dtype = c->f->p->values[c->node->outputs[0]].type.dtype;
+    if (!(c->op->flags & (FOLD_TYPE | FOLD_FREE)))
+        PP_TRY(c->node->n_args > 0 ? call_tensor(c, c->node->args[0].name, &c->self)
+                                   : HOST_UNKNOWN);
+    PP_TRY(c->op->run(c));
+    for (int k = 0; k < c->node->n_outputs; k++)
+        PP_TRY(check_output(c, k));
+    return 0;
 }
 
 /* Writes the result into the first argument, which is the output, too. */
@@ -508,10 +474,14 @@ static int compute_node(struct folder *f, const struct pt_node *node, const stru
     if (!r.knows || (writes && node->n_args == 0))
         return HOST_UNKNOWN;
     for (int pass = 0; pass < (r.varies ? PASSES : 1); pass++) {
-        struct fold_call c = {f, &f->pool, node, op, pass, FIRST_BATCH + pass, t + pass * n};
-        PP_TRY(op->run(&c));
-        for (int k = 0; k < node->n_outputs; k++)
-            PP_TRY(check_output(&c, k));
+        struct fold_call c = {.f = f,
+                              .pool = &f->pool,
+                              .node = node,
+                              .op = op,
+                              .pass = pass,
+                              .batch = FIRST_BATCH + pass,
+                              .out = t + (size_t)pass * n};
+        PP_TRY(call_op(&c));
         if (writes && !(op->flags & FOLD_VIEW))
             PP_TRY(write_in_place(&c, r.varies));
     }
@@ -546,8 +516,8 @@ int fold_node(struct folder *f, int node, bool *out_known)
     const struct pt_node *n = &f->p->nodes[node];
     bool writes, varies = false;
     pp_assert(node == f->node + 1);
-    for (int i = f->ending[node > 0 ? node - 1 : 0]; i < f->ending[node]; i++)
-        release_value(f, f->ends[i]);
+    if (f->node >= 0)
+        count_uses(f, &f->p->nodes[f->node], -1);
     f->node = node;
     const struct fold_op *op = find_fold_op(n->target, &writes);
     PP_TAKE(struct host_tensor, t, PASSES * (size_t)n->n_outputs);

@@ -226,7 +226,7 @@ static int compute_function(struct fold_call *c, const struct function *f)
     }
     for (int i = 0; i < n; i++)
         PP_TRY(host_expand(&o[i].t, n_dims, dims, &o[i].t));
-    PP_TRY(host_make(c->pool, call_dtype(c, 0), n_dims, dims, &c->out[0]));
+    PP_TRY(host_make(c->pool, c->dtype, n_dims, dims, &c->out[0]));
     p.as = choose_dtype(f->rule, n, o);
     memset(p.in, 0, sizeof(p.in));
     PP_TRY(host_walk(c->pool, &w, n + 1, arrays));
@@ -269,10 +269,11 @@ static int run_div(struct fold_call *c)
 }
 
 #define EACH(name, id, rule, operands, ...)                                                        \
-    {name, run_function, .more = &(const struct function){rule, each_##id, &operands}},
+    {name, run_function, .flags = FOLD_FREE,                                                       \
+     .more = &(const struct function){rule, each_##id, &operands}},
 #define ASKS EACH
 const struct fold_op fold_each_ops[] = {
-    {"div", run_div, .flags = 0},
+    {"div", run_div, .flags = FOLD_FREE},
 #include "fold_each.def"
     {.name = NULL},
 };

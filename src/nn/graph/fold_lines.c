@@ -256,17 +256,16 @@ static int compute_along(struct fold_call *c, const struct line_kind *kind,
 {
     enum pt_dtype as = kind->dtype == AS_BOOL   ? PT_BOOL
                        : kind->dtype == AS_SELF ? self->dtype
-                                                : call_dtype(c, 0);
+                                                : c->dtype;
     struct host_tensor x, y, z;
-    int first = -1, n_dims;
+    int first = -1;
     int64_t dims[PT_DIMS];
     bool many = kind->length == TO_MANY;
     PP_TRY(gather_lines(c, self, as, many ? -1 : 0, &x, &first));
     int64_t n = x.dims[x.n_dims - 1];
-    PP_TRY(call_dims(c, 0, &n_dims, dims));
-    if (many && (first < 0 || first >= n_dims))
+    if (many && (first < 0 || first >= c->n_dims))
         return HOST_UNKNOWN;
-    int64_t m = many ? dims[first] : 1;
+    int64_t m = many ? c->dims[first] : 1;
     if (kind->compute == subtract_neighbours ? m != n - 1
         : kind->compute == sort_line         ? m > n
                                              : many && m != n)
@@ -285,9 +284,7 @@ static int compute_along(struct fold_call *c, const struct line_kind *kind,
 
 static int run_along(struct fold_call *c)
 {
-    struct host_tensor self;
-    PP_TRY(call_tensor(c, "self", &self));
-    return compute_along(c, c->op->more, &self);
+    return compute_along(c, c->op->more, &c->self);
 }
 
 /* diff(): what goes before and after is joined first. */
@@ -297,15 +294,15 @@ static int run_diff(struct fold_call *c)
     int n = 0, dim;
     int64_t times;
     PP_TRY(call_int(c, "n", 1, &times));
-    if (times != 1 || call_dtype(c, 0) == PT_BOOL)
+    if (times != 1 || c->dtype == PT_BOOL)
         return HOST_UNKNOWN;
     if (call_has(c, "prepend"))
         PP_TRY(call_tensor(c, "prepend", &parts[n++]));
-    PP_TRY(call_tensor(c, "self", &parts[n]));
-    PP_TRY(call_dim(c, "dim", -1, &parts[n++], &dim));
+    PP_TRY(call_dim(c, "dim", -1, &c->self, &dim));
+    parts[n++] = c->self;
     if (call_has(c, "append"))
         PP_TRY(call_tensor(c, "append", &parts[n++]));
-    PP_TRY(fold_join(c->pool, n, parts, dim, call_dtype(c, 0), &parts[0]));
+    PP_TRY(fold_join(c->pool, n, parts, dim, c->dtype, &parts[0]));
     return compute_along(c, c->op->more, &parts[0]);
 }
 
@@ -318,7 +315,7 @@ static int contract(struct fold_call *c, const struct host_tensor *a, const stru
     struct host_tensor lead[2] = {*a, *b}, tail[2] = {*a, *b};
     const struct host_tensor *const outer[] = {&c->out[0], &lead[0], &lead[1]};
     const struct host_tensor *const inner[] = {&tail[0], &tail[1]};
-    const enum pt_dtype as = call_dtype(c, 0);
+    const enum pt_dtype as = c->dtype;
     union host_cell x[HOST_PIECE], y[HOST_PIECE];
     struct host_walk w, v;
     int n_lead = a->n_dims - n_sum;
@@ -362,15 +359,13 @@ static int multiply_tensors(struct fold_call *c, struct host_tensor *a, struct h
     PP_TRY(host_expand(a, n_dims, dims, a));
     PP_TRY(host_expand(b, n_dims, dims, b));
     PP_TRY(contract(c, a, b, n_sum));
-    PP_TRY(call_dims(c, 0, &n_dims, dims));
-    return host_reshape(c->pool, &c->out[0], n_dims, dims, &c->out[0]);
+    return host_reshape(c->pool, &c->out[0], c->n_dims, c->dims, &c->out[0]);
 }
 
 /* y[...][m][n] = a[...][m][k] b[...][k][n]; vectors are a matrix with one row or column. */
 static int run_matmul(struct fold_call *c)
 {
-    struct host_tensor a, b;
-    PP_TRY(call_tensor(c, "self", &a));
+    struct host_tensor a = c->self, b;
     PP_TRY(call_tensor(c, c->op->more, &b));
     if (a.n_dims == 0 || b.n_dims == 0 || a.dims[a.n_dims - 1] != b.dims[PP_MAX(b.n_dims - 2, 0)])
         return HOST_UNKNOWN;
@@ -386,8 +381,7 @@ static int run_matmul(struct fold_call *c)
 
 static int run_outer(struct fold_call *c)
 {
-    struct host_tensor a, b;
-    PP_TRY(call_tensor(c, "self", &a));
+    struct host_tensor a = c->self, b;
     PP_TRY(call_tensor(c, "vec2", &b));
     PP_TRY(host_insert_dim(&a, a.n_dims, &a));
     return multiply_tensors(c, &a, &b, 0);
@@ -407,8 +401,10 @@ static int arrange_letters(const struct host_tensor *t, const char *letters, con
         v.strides[v.n_dims] = at ? t->strides[at - letters] : 0;
         used += at != NULL;
     }
+    if (used != t->n_dims) /* a letter twice is not done here */
+        return HOST_UNKNOWN;
     *out = v;
-    return used == t->n_dims ? 0 : HOST_UNKNOWN; /* a letter twice is not done here */
+    return 0;
 }
 
 /* einsum() of two tensors, "bi,bj->bij". */
@@ -482,6 +478,6 @@ const struct fold_op fold_line_ops[] = {
     {"mv", run_matmul, .more = "vec"},
     {"dot", run_matmul, .more = "tensor"},
     {"outer", run_outer, .flags = 0},
-    {"einsum", run_einsum, .flags = 0},
+    {"einsum", run_einsum, .flags = FOLD_FREE},
     {.name = NULL},
 };

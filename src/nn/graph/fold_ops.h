@@ -17,6 +17,10 @@ struct fold_call {
     const struct pt_node *node;
     const struct fold_op *op;
     int pass, batch;
+    struct host_tensor self; /* the first argument, but with FOLD_TYPE and FOLD_FREE */
+    int n_dims;              /* of output 0, for this batch */
+    int64_t dims[PT_DIMS];
+    enum pt_dtype dtype;
     struct host_tensor *out; /* [node->n_outputs], to be set */
 };
 
@@ -24,6 +28,7 @@ enum fold_flags {
     FOLD_VIEW = 1, /* the outputs may share the memory of the first argument */
     FOLD_TYPE = 2, /* only the type of the first argument is looked at */
     FOLD_LIKE = 4, /* only the type of the second */
+    FOLD_FREE = 8, /* the first argument need not be a tensor */
 };
 
 struct fold_op {
@@ -49,7 +54,7 @@ int call_item(const struct fold_call *c, const char *name, int i, struct host_te
               bool *out_none);
 int call_length(const struct fold_call *c, const char *name); /* of a list; 0: not given */
 
-/* Read numbers; left out or None: `otherwise`. call_dim() reads a dimension of t. */
+/* Read numbers; left out or None: `otherwise`. call_dim() reads a dimension of t: 0..n_dims-1. */
 int call_int(const struct fold_call *c, const char *name, int64_t otherwise, int64_t *out);
 int call_dim(const struct fold_call *c, const char *name, int64_t otherwise,
              const struct host_tensor *t, int *out);
@@ -62,10 +67,9 @@ int call_ints(const struct fold_call *c, const char *name, int64_t out[2 * PT_DI
 /* Makes a number of any kind, bool too, to a scalar tensor of int64, float64 or bool. */
 int call_number(const struct fold_call *c, const char *name, struct host_tensor *out);
 
-/* Returns the type of output k: its dims for this batch, its dtype. */
+/* Reads the dims of output k for this batch. */
 int call_dims(const struct fold_call *c, int k, int *n_dims, int64_t dims[PT_DIMS]);
-enum pt_dtype call_dtype(const struct fold_call *c, int k);
-int call_make(const struct fold_call *c, int k); /* makes c->out[k] */
+int call_make(const struct fold_call *c); /* makes c->out[0] */
 
 /* Joins n tensors along a dimension into a new one. */
 int fold_join(struct host_pool *pool, int n, const struct host_tensor *parts, int dim,

@@ -4,11 +4,6 @@
 
 #include "ppcli/base/base.h"
 
-static int read_self(const struct fold_call *c, struct host_tensor *out)
-{
-    return call_tensor(c, "self", out);
-}
-
 /* ---- views */
 
 /* The output has the cells of the input in their order. PyTorch's view() shares memory always; where
@@ -16,77 +11,61 @@ static int read_self(const struct fold_call *c, struct host_tensor *out)
 static int run_reshape(struct fold_call *c)
 {
     bool may_copy = c->op->which;
-    struct host_tensor t;
-    int n_dims;
-    int64_t dims[PT_DIMS];
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dims(c, 0, &n_dims, dims));
-    PP_TRY(host_reshape(c->pool, &t, n_dims, dims, &c->out[0]));
-    if (c->out[0].storage != t.storage && !may_copy)
-        c->out[0].storage->was_copied = t.storage->was_copied = true;
+    PP_TRY(host_reshape(c->pool, &c->self, c->n_dims, c->dims, &c->out[0]));
+    if (c->out[0].storage != c->self.storage && !may_copy)
+        c->out[0].storage->was_copied = c->self.storage->was_copied = true;
     return 0;
 }
 
+/* Orders dimensions anew; where the operator has no arguments, the last one first. */
 static int run_permute(struct fold_call *c)
 {
-    struct host_tensor t;
+    const struct host_tensor *t = &c->self;
     int64_t order[2 * PT_DIMS];
-    int n, from;
-    bool used[PT_DIMS] = {false};
-    PP_TRY(read_self(c, &t));
+    int n, from, used = 0;
     PP_TRY(call_ints(c, "dims", order, &n));
-    if (n != t.n_dims)
+    for (; !call_has(c, "dims") && n < t->n_dims; n++)
+        order[n] = t->n_dims - 1 - n;
+    if (n != t->n_dims)
         return HOST_UNKNOWN;
-    c->out[0] = t;
+    c->out[0] = *t;
     for (int i = 0; i < n; i++) {
-        PP_TRY(host_dim(&t, order[i], &from));
-        if (used[from])
-            return HOST_UNKNOWN;
-        used[from] = true;
-        c->out[0].dims[i] = t.dims[from];
-        c->out[0].strides[i] = t.strides[from];
+        PP_TRY(host_dim(t, order[i], &from));
+        used |= 1 << from;
+        c->out[0].dims[i] = t->dims[from];
+        c->out[0].strides[i] = t->strides[from];
     }
-    return 0;
+    return used == (1 << n) - 1 ? 0 : HOST_UNKNOWN;
 }
 
-/* Swaps two dimensions, whose arguments end in 0 and 1; without them, the last two. */
+/* Swaps two dimensions. */
 static int run_transpose(struct fold_call *c)
 {
-    bool is_axis = strncmp(c->op->name, "swapaxes", 8) == 0;
-    struct host_tensor t;
+    const struct host_tensor *t = &c->self;
+    bool is_axis = call_has(c, "axis0");
     int a, b;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dim(c, is_axis ? "axis0" : "dim0", -2, &t, &a));
-    PP_TRY(call_dim(c, is_axis ? "axis1" : "dim1", -1, &t, &b));
-    if (t.n_dims == 0)
-        return HOST_UNKNOWN;
-    c->out[0] = t;
-    c->out[0].dims[a] = t.dims[b];
-    c->out[0].strides[a] = t.strides[b];
-    c->out[0].dims[b] = t.dims[a];
-    c->out[0].strides[b] = t.strides[a];
+    PP_TRY(call_dim(c, is_axis ? "axis0" : "dim0", -2, t, &a));
+    PP_TRY(call_dim(c, is_axis ? "axis1" : "dim1", -1, t, &b));
+    c->out[0] = *t;
+    c->out[0].dims[a] = t->dims[b];
+    c->out[0].strides[a] = t->strides[b];
+    c->out[0].dims[b] = t->dims[a];
+    c->out[0].strides[b] = t->strides[a];
     return 0;
 }
 
 static int run_expand(struct fold_call *c)
 {
-    struct host_tensor t;
-    int n_dims;
-    int64_t dims[PT_DIMS];
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dims(c, 0, &n_dims, dims));
-    return host_expand(&t, n_dims, dims, &c->out[0]);
+    return host_expand(&c->self, c->n_dims, c->dims, &c->out[0]);
 }
 
 static int run_select(struct fold_call *c)
 {
-    struct host_tensor t;
     int dim;
     int64_t index;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dim(c, "dim", 0, &t, &dim));
+    PP_TRY(call_dim(c, "dim", 0, &c->self, &dim));
     PP_TRY(call_int(c, "index", 0, &index));
-    return host_select(&t, dim, index, &c->out[0]);
+    return host_select(&c->self, dim, index, &c->out[0]);
 }
 
 /* Returns a position in a dimension as Python's slices take it. */
@@ -96,57 +75,45 @@ static int64_t clip_index(int64_t i, int64_t size)
     return PP_MAX(PP_MIN(i, size), 0);
 }
 
+/* slice(), and narrow() with a length in place of the end. */
 static int run_slice(struct fold_call *c)
 {
-    struct host_tensor t;
     int dim;
-    int64_t start, end, step;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dim(c, "dim", 0, &t, &dim));
+    int64_t start, end, length, step;
+    PP_TRY(call_dim(c, "dim", 0, &c->self, &dim));
     PP_TRY(call_int(c, "start", 0, &start));
     PP_TRY(call_int(c, "end", INT64_MAX, &end));
     PP_TRY(call_int(c, "step", 1, &step));
-    if (t.n_dims == 0 || step < 1)
+    if (step < 1)
         return HOST_UNKNOWN;
-    start = clip_index(start, t.dims[dim]);
-    int64_t length = PP_MAX(clip_index(end, t.dims[dim]) - start, 0);
-    length = length / step + (length % step != 0);
-    return host_narrow(&t, dim, start, length, step, &c->out[0]);
-}
-
-static int run_narrow(struct fold_call *c)
-{
-    struct host_tensor t;
-    int dim;
-    int64_t start, length;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dim(c, "dim", 0, &t, &dim));
-    PP_TRY(call_int(c, "start", 0, &start));
-    PP_TRY(call_int(c, "length", 0, &length));
-    if (t.n_dims == 0)
-        return HOST_UNKNOWN;
-    return host_narrow(&t, dim, start < 0 ? start + t.dims[dim] : start, length, 1, &c->out[0]);
+    int64_t size = c->self.dims[dim];
+    start = clip_index(start, size);
+    length = PP_MAX(clip_index(end, size) - start, 0);
+    PP_TRY(call_int(c, "length", length / step + (length % step != 0), &length));
+    return host_narrow(&c->self, dim, start, length, step, &c->out[0]);
 }
 
 /* Cuts a dimension into the lengths that the outputs have. */
 static int run_split(struct fold_call *c)
 {
-    bool unbinds = c->op->which;
-    struct host_tensor t;
     int dim, n_dims;
     int64_t dims[PT_DIMS], start = 0;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dim(c, "dim", 0, &t, &dim));
-    for (int k = 0; k < c->node->n_outputs; k++) {
+    PP_TRY(call_dim(c, "dim", 0, &c->self, &dim));
+    for (int k = 0; k < c->node->n_outputs; k++, start += dims[dim]) {
         PP_TRY(call_dims(c, k, &n_dims, dims));
-        if (t.n_dims == 0 || (!unbinds && n_dims != t.n_dims))
+        if (n_dims != c->self.n_dims)
             return HOST_UNKNOWN;
-        if (unbinds)
-            PP_TRY(host_select(&t, dim, k, &c->out[k]));
-        else
-            PP_TRY(host_narrow(&t, dim, start, dims[dim], 1, &c->out[k]));
-        start += unbinds ? 0 : dims[dim];
+        PP_TRY(host_narrow(&c->self, dim, start, dims[dim], 1, &c->out[k]));
     }
+    return 0;
+}
+
+static int run_unbind(struct fold_call *c)
+{
+    int dim;
+    PP_TRY(call_dim(c, "dim", 0, &c->self, &dim));
+    for (int k = 0; k < c->node->n_outputs; k++)
+        PP_TRY(host_select(&c->self, dim, k, &c->out[k]));
     return 0;
 }
 
@@ -155,17 +122,15 @@ static int run_meshgrid(struct fold_call *c)
 {
     bool swaps = strcmp(call_text(c, "indexing"), "xy") == 0, none;
     struct host_tensor t;
-    int n = call_length(c, "tensors"), n_dims;
-    int64_t dims[PT_DIMS], thin[PT_DIMS];
     for (int k = 0; k < c->node->n_outputs; k++) {
+        int64_t thin[PT_DIMS];
         PP_TRY(call_item(c, "tensors", k, &t, &none));
-        PP_TRY(call_dims(c, k, &n_dims, dims));
-        if (none || n_dims != n || n != c->node->n_outputs)
+        if (none)
             return HOST_UNKNOWN;
-        for (int i = 0; i < n; i++)
-            thin[i] = i == (swaps && k < 2 && n > 1 ? 1 - k : k) ? host_count(&t) : 1;
-        PP_TRY(host_reshape(c->pool, &t, n, thin, &t));
-        PP_TRY(host_expand(&t, n, dims, &c->out[k]));
+        for (int i = 0; i < c->n_dims; i++)
+            thin[i] = i == (swaps && k < 2 ? 1 - k : k) ? host_count(&t) : 1;
+        PP_TRY(host_reshape(c->pool, &t, c->n_dims, thin, &t));
+        PP_TRY(host_expand(&t, c->n_dims, c->dims, &c->out[k]));
     }
     return 0;
 }
@@ -191,17 +156,15 @@ static bool is_contiguous(const struct host_tensor *t)
 
 static int run_copy(struct fold_call *c)
 {
-    struct host_tensor t;
-    int n_dims;
-    int64_t dims[PT_DIMS];
-    PP_TRY(call_tensor(c, call_has(c, "src") ? "src" : "self", &t));
-    PP_TRY(call_dims(c, 0, &n_dims, dims));
-    PP_TRY(host_expand(&t, n_dims, dims, &t));
+    struct host_tensor t = c->self;
+    if (call_has(c, "src"))
+        PP_TRY(call_tensor(c, "src", &t));
+    PP_TRY(host_expand(&t, c->n_dims, c->dims, &t));
     c->out[0] = t;
-    if (c->op->which != COPY && t.dtype == call_dtype(c, 0) && !call_flag(c, "copy", false) &&
+    if (c->op->which != COPY && t.dtype == c->dtype && !call_flag(c, "copy", false) &&
         (c->op->which == SHARE || is_contiguous(&t)))
         return 0;
-    return host_clone(c->pool, &t, call_dtype(c, 0), &c->out[0]);
+    return host_clone(c->pool, &t, c->dtype, &c->out[0]);
 }
 
 int fold_join(struct host_pool *pool, int n, const struct host_tensor *parts, int dim,
@@ -248,40 +211,39 @@ static int run_join(struct fold_call *c)
             PP_TRY(host_insert_dim(t, dim, t));
         kept++;
     }
-    return fold_join(c->pool, kept, parts, dim, call_dtype(c, 0), &c->out[0]);
+    return fold_join(c->pool, kept, parts, dim, c->dtype, &c->out[0]);
 }
 
-/* repeat() and tile(): each dimension several times, also new ones in front. */
+/* repeat(): each dimension several times, also new ones in front. */
 static int run_repeat(struct fold_call *c)
 {
-    struct host_tensor t;
+    struct host_tensor t = c->self, part;
     int64_t times[2 * PT_DIMS];
     int n;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_ints(c, c->op->more, times, &n));
+    PP_TRY(call_ints(c, "repeats", times, &n));
     while (t.n_dims < n)
         PP_TRY(host_insert_dim(&t, 0, &t));
-    PP_TRY(host_clone(c->pool, &t, t.dtype, &c->out[0]));
-    for (int i = 0; i < n; i++) {
-        if (times[i] < 0 || times[i] > INT32_MAX)
+    for (int i = 0; i < n; i++)
+        if (n != c->n_dims || times[i] < 0 || times[i] > INT32_MAX ||
+            times[i] * t.dims[i] != c->dims[i])
             return HOST_UNKNOWN;
-        PP_TAKE(struct host_tensor, parts, times[i]);
-        for (int64_t k = 0; k < times[i]; k++)
-            parts[k] = c->out[0];
-        if (times[i] == 0)
-            PP_TRY(host_narrow(&c->out[0], t.n_dims - n + i, 0, 0, 1, &c->out[0]));
-        else
-            PP_TRY(fold_join(c->pool, (int)times[i], parts, t.n_dims - n + i, t.dtype, &c->out[0]));
+    PP_TRY(call_make(c));
+    /* the output as [times][size] for each dimension, one copy of the input at a time */
+    for (int64_t k = 0; k < host_count(&c->out[0]) / PP_MAX(host_count(&t), 1); k++) {
+        int64_t left = k;
+        part = c->out[0];
+        for (int i = 0; i < n; left /= times[i], i++)
+            PP_TRY(host_narrow(&part, i, left % times[i] * t.dims[i], t.dims[i], 1, &part));
+        PP_TRY(host_copy(c->pool, &part, &t));
     }
     return 0;
 }
 
 static int run_roll(struct fold_call *c)
 {
-    struct host_tensor t, parts[2];
+    struct host_tensor t = c->self, parts[2];
     int64_t shifts[2 * PT_DIMS], dims[2 * PT_DIMS];
     int n, n_dims, dim;
-    PP_TRY(read_self(c, &t));
     PP_TRY(call_ints(c, "shifts", shifts, &n));
     PP_TRY(call_ints(c, "dims", dims, &n_dims));
     if (n != n_dims)
@@ -300,10 +262,9 @@ static int run_roll(struct fold_call *c)
 
 static int run_flip(struct fold_call *c)
 {
-    struct host_tensor t;
+    struct host_tensor t = c->self;
     int64_t dims[2 * PT_DIMS];
     int n, dim;
-    PP_TRY(read_self(c, &t));
     PP_TRY(call_ints(c, "dims", dims, &n));
     for (int i = 0; i < n; i++) {
         PP_TRY(host_dim(&t, dims[i], &dim));
@@ -341,22 +302,21 @@ static int run_fill(struct fold_call *c)
         PP_TRY(read_scalar(c, c->op->more, &number));
     else
         PP_TRY(host_number(c->pool, PT_F64, c->op->which, &number));
-    PP_TRY(call_make(c, 0));
+    PP_TRY(call_make(c));
     return fill_tensor(c, &c->out[0], &number);
 }
 
 /* constant_pad_nd(): pairs of lengths, those of the last dimension first. */
 static int run_pad(struct fold_call *c)
 {
-    struct host_tensor t, place, number;
+    struct host_tensor t = c->self, place, number;
     int64_t pad[2 * PT_DIMS];
     int n;
     const char *mode = call_text(c, "mode");
-    PP_TRY(read_self(c, &t));
     PP_TRY(call_ints(c, "pad", pad, &n));
     if (n % 2 || n / 2 > t.n_dims || (mode[0] && strcmp(mode, "constant") != 0))
         return HOST_UNKNOWN;
-    PP_TRY(call_make(c, 0));
+    PP_TRY(call_make(c));
     if (call_has(c, "value")) {
         PP_TRY(call_number(c, "value", &number));
         PP_TRY(fill_tensor(c, &c->out[0], &number));
@@ -410,7 +370,7 @@ static int run_arange(struct fold_call *c)
     int64_t first, by;
     PP_TRY(read_step(c, "start", 0, &start, &first));
     PP_TRY(read_step(c, "step", 1, &step, &by));
-    PP_TRY(call_make(c, 0));
+    PP_TRY(call_make(c));
     return store_range(&c->out[0], start, step, first, by);
 }
 
@@ -421,7 +381,7 @@ static int run_linspace(struct fold_call *c)
     int64_t ignored;
     PP_TRY(read_step(c, "start", 0, &start, &ignored));
     PP_TRY(read_step(c, "end", 0, &end, &ignored));
-    PP_TRY(call_make(c, 0));
+    PP_TRY(call_make(c));
     int64_t n = host_count(&c->out[0]);
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     for (int64_t k = 0; k < n; k++) {
@@ -432,13 +392,12 @@ static int run_linspace(struct fold_call *c)
     return 0;
 }
 
-/* eye(), triu() and tril(): cells by their place relative to a diagonal. */
+/* triu() and tril(): zeros below or above a diagonal. */
 static int run_triangle(struct fold_call *c)
 {
     bool upper = strcmp(c->op->name, "triu") == 0;
-    struct host_tensor t, row, zero;
+    struct host_tensor t = c->self, row, zero;
     int64_t diagonal;
-    PP_TRY(read_self(c, &t));
     PP_TRY(call_int(c, "diagonal", 0, &diagonal));
     PP_TRY(host_clone(c->pool, &t, t.dtype, &c->out[0]));
     PP_TRY(host_number(c->pool, PT_F64, 0, &zero));
@@ -454,20 +413,6 @@ static int run_triangle(struct fold_call *c)
         PP_TRY(fill_tensor(c, &row, &zero));
     }
     return 0;
-}
-
-static int run_eye(struct fold_call *c)
-{
-    struct host_tensor one, line;
-    PP_TRY(call_make(c, 0));
-    PP_TRY(host_number(c->pool, PT_F64, 1, &one));
-    if (c->out[0].n_dims != 2)
-        return HOST_UNKNOWN;
-    line = c->out[0];
-    line.n_dims = 1;
-    line.dims[0] = PP_MIN(line.dims[0], line.dims[1]);
-    line.strides[0] += line.strides[1];
-    return fill_tensor(c, &line, &one);
 }
 
 /* ---- indexing */
@@ -579,7 +524,7 @@ static int pick_indexed(struct host_pool *pool, const struct host_tensor *t, int
     return host_count(&base) < 0 ? HOST_UNKNOWN : 0;
 }
 
-/* Picks one cell for each index, along a dimension: gather() and scatter(). */
+/* Picks one cell for each index, along a dimension. */
 static int pick_along(struct host_pool *pool, const struct host_tensor *t, int dim,
                       const struct host_tensor *index, struct pick *out)
 {
@@ -617,26 +562,24 @@ static int read_indices(const struct fold_call *c, struct host_tensor list[PT_DI
 
 static int run_index(struct fold_call *c)
 {
-    struct host_tensor t, list[PT_DIMS];
+    struct host_tensor list[PT_DIMS];
     bool none[PT_DIMS];
     struct pick p;
     int n;
-    PP_TRY(read_self(c, &t));
     PP_TRY(read_indices(c, list, none, &n));
-    PP_TRY(pick_indexed(c->pool, &t, n, list, none, &p));
+    PP_TRY(pick_indexed(c->pool, &c->self, n, list, none, &p));
     return take_picked(c, &p);
 }
 
 static int run_index_put(struct fold_call *c)
 {
-    struct host_tensor t, values, list[PT_DIMS];
+    struct host_tensor values, list[PT_DIMS];
     bool none[PT_DIMS];
     struct pick p;
     int n;
-    PP_TRY(read_self(c, &t));
     PP_TRY(call_tensor(c, "values", &values));
     PP_TRY(read_indices(c, list, none, &n));
-    PP_TRY(host_clone(c->pool, &t, t.dtype, &c->out[0]));
+    PP_TRY(host_clone(c->pool, &c->self, c->self.dtype, &c->out[0]));
     PP_TRY(pick_indexed(c->pool, &c->out[0], n, list, none, &p));
     PP_TRY(host_expand(&values, p.base.n_dims, p.base.dims, &values));
     return move_cells(c->pool, &p, &values, true, call_flag(c, "accumulate", false));
@@ -645,55 +588,27 @@ static int run_index_put(struct fold_call *c)
 /* index_select() and embedding(): one tensor of indices into one dimension. */
 static int run_index_select(struct fold_call *c)
 {
-    bool embeds = c->op->which;
-    struct host_tensor t, list[PT_DIMS];
+    struct host_tensor list[PT_DIMS];
     bool none[PT_DIMS];
     struct pick p;
-    int dim = 0;
-    PP_TRY(call_tensor(c, embeds ? "weight" : "self", &t));
-    PP_TRY(call_dim(c, "dim", 0, &t, &dim));
+    int dim;
+    PP_TRY(call_dim(c, "dim", 0, &c->self, &dim));
     memset(none, true, sizeof(none));
     none[dim] = false;
-    PP_TRY(call_tensor(c, embeds ? "indices" : "index", &list[dim]));
-    PP_TRY(pick_indexed(c->pool, &t, dim + 1, list, none, &p));
+    PP_TRY(call_tensor(c, c->op->more, &list[dim]));
+    PP_TRY(pick_indexed(c->pool, &c->self, dim + 1, list, none, &p));
     return take_picked(c, &p);
 }
 
 static int run_gather(struct fold_call *c)
 {
-    struct host_tensor t, index;
+    struct host_tensor index;
     struct pick p;
     int dim;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dim(c, "dim", 0, &t, &dim));
+    PP_TRY(call_dim(c, "dim", 0, &c->self, &dim));
     PP_TRY(call_tensor(c, "index", &index));
-    PP_TRY(pick_along(c->pool, &t, dim, &index, &p));
+    PP_TRY(pick_along(c->pool, &c->self, dim, &index, &p));
     return take_picked(c, &p);
-}
-
-static int run_scatter(struct fold_call *c)
-{
-    bool adds = c->op->which;
-    struct host_tensor t, index, values;
-    struct pick p;
-    int dim;
-    PP_TRY(read_self(c, &t));
-    PP_TRY(call_dim(c, "dim", 0, &t, &dim));
-    PP_TRY(call_tensor(c, "index", &index));
-    PP_TRY(host_clone(c->pool, &t, t.dtype, &c->out[0]));
-    PP_TRY(pick_along(c->pool, &c->out[0], dim, &index, &p));
-    if (call_has(c, "reduce"))
-        return HOST_UNKNOWN;
-    if (!call_has(c, "src")) {
-        PP_TRY(call_number(c, "value", &values));
-        PP_TRY(host_expand(&values, index.n_dims, index.dims, &values));
-    } else {
-        PP_TRY(call_tensor(c, "src", &values));
-        for (int i = 0; i < index.n_dims; i++)
-            PP_TRY(host_narrow(&values, i, 0, index.dims[i], 1, &values));
-    }
-    return values.n_dims == index.n_dims ? move_cells(c->pool, &p, &values, true, adds)
-                                         : HOST_UNKNOWN;
 }
 
 const struct fold_op fold_shape_ops[] = {
@@ -709,22 +624,20 @@ const struct fold_op fold_shape_ops[] = {
     {"reshape_as", run_reshape, .flags = FOLD_VIEW | FOLD_LIKE, .which = true},
     {"permute", run_permute, .flags = FOLD_VIEW},
     {"transpose", run_transpose, .flags = FOLD_VIEW},
-    {"swapdims", run_transpose, .flags = FOLD_VIEW},
     {"swapaxes", run_transpose, .flags = FOLD_VIEW},
-    {"mT", run_transpose, .flags = FOLD_VIEW},
-    {"t", run_transpose, .flags = FOLD_VIEW},
+    {"t", run_permute, .flags = FOLD_VIEW},
+    {"numpy_T", run_permute, .flags = FOLD_VIEW},
     {"expand", run_expand, .flags = FOLD_VIEW},
     {"expand_as", run_expand, .flags = FOLD_VIEW | FOLD_LIKE},
     {"broadcast_to", run_expand, .flags = FOLD_VIEW},
     {"select", run_select, .flags = FOLD_VIEW},
     {"slice", run_slice, .flags = FOLD_VIEW},
-    {"narrow", run_narrow, .flags = FOLD_VIEW},
+    {"narrow", run_slice, .flags = FOLD_VIEW},
     {"chunk", run_split, .flags = FOLD_VIEW},
     {"split", run_split, .flags = FOLD_VIEW},
     {"split_with_sizes", run_split, .flags = FOLD_VIEW},
-    {"tensor_split", run_split, .flags = FOLD_VIEW},
-    {"unbind", run_split, .flags = FOLD_VIEW, .which = true},
-    {"meshgrid", run_meshgrid, .flags = 0},
+    {"unbind", run_unbind, .flags = FOLD_VIEW},
+    {"meshgrid", run_meshgrid, .flags = FOLD_FREE},
     {"to", run_copy, .flags = FOLD_VIEW, .which = SHARE},
     {"to.other", run_copy, .flags = FOLD_VIEW | FOLD_LIKE, .which = SHARE},
     {"type_as", run_copy, .flags = FOLD_VIEW | FOLD_LIKE, .which = SHARE},
@@ -736,19 +649,18 @@ const struct fold_op fold_shape_ops[] = {
     {"_to_copy", run_copy, .which = COPY},
     {"lift_fresh_copy", run_copy, .which = COPY},
     {"copy", run_copy, .which = COPY},
-    {"cat", run_join, .flags = 0},
-    {"concat", run_join, .flags = 0},
-    {"stack", run_join, .which = true},
-    {"repeat", run_repeat, .more = "repeats"},
-    {"tile", run_repeat, .more = "dims"},
+    {"cat", run_join, .flags = FOLD_FREE},
+    {"concat", run_join, .flags = FOLD_FREE},
+    {"stack", run_join, .flags = FOLD_FREE, .which = true},
+    {"repeat", run_repeat, .flags = 0},
     {"roll", run_roll, .flags = 0},
     {"flip", run_flip, .flags = 0},
     {"pad", run_pad, .flags = 0},
     {"constant_pad_nd", run_pad, .flags = 0},
-    {"zeros", run_fill, .flags = 0},
-    {"ones", run_fill, .which = 1},
-    {"empty", run_fill, .flags = 0},
-    {"full", run_fill, .more = "fill_value"},
+    {"zeros", run_fill, .flags = FOLD_FREE},
+    {"ones", run_fill, .flags = FOLD_FREE, .which = 1},
+    {"empty", run_fill, .flags = FOLD_FREE},
+    {"full", run_fill, .flags = FOLD_FREE, .more = "fill_value"},
     {"zeros_like", run_fill, .flags = FOLD_TYPE},
     {"ones_like", run_fill, .flags = FOLD_TYPE, .which = 1},
     {"empty_like", run_fill, .flags = FOLD_TYPE},
@@ -757,20 +669,17 @@ const struct fold_op fold_shape_ops[] = {
     {"new_ones", run_fill, .flags = FOLD_TYPE, .which = 1},
     {"new_empty", run_fill, .flags = FOLD_TYPE},
     {"new_full", run_fill, .flags = FOLD_TYPE, .more = "fill_value"},
-    {"scalar_tensor", run_fill, .more = "s"},
+    {"scalar_tensor", run_fill, .flags = FOLD_FREE, .more = "s"},
     {"fill", run_fill, .more = "value"},
     {"zero", run_fill, .flags = 0},
-    {"arange", run_arange, .flags = 0},
-    {"linspace", run_linspace, .flags = 0},
-    {"eye", run_eye, .flags = 0},
+    {"arange", run_arange, .flags = FOLD_FREE},
+    {"linspace", run_linspace, .flags = FOLD_FREE},
     {"triu", run_triangle, .flags = 0},
     {"tril", run_triangle, .flags = 0},
     {"index", run_index, .flags = 0},
     {"index_put", run_index_put, .flags = 0},
-    {"index_select", run_index_select, .flags = 0},
-    {"embedding", run_index_select, .which = true},
+    {"index_select", run_index_select, .more = "index"},
+    {"embedding", run_index_select, .more = "indices"},
     {"gather", run_gather, .flags = 0},
-    {"scatter", run_scatter, .flags = 0},
-    {"scatter_add", run_scatter, .which = true},
     {.name = NULL},
 };

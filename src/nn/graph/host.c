@@ -117,7 +117,7 @@ void host_sweep(struct host_pool *pool)
 
 int host_dim(const struct host_tensor *t, int64_t dim, int *out)
 {
-    int n = PP_MAX(t->n_dims, 1); /* a scalar takes 0 and -1 */
+    int n = t->n_dims;
     if (dim < -n || dim >= n)
         return HOST_UNKNOWN;
     *out = (int)(dim < 0 ? dim + n : dim);
