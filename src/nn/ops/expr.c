@@ -4,7 +4,7 @@
  * gradient in I. When the model is complete it finds out which results together write each element
  * of an array once; otherwise a fill comes first, and results are added to it.
  */
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../expr.h"
@@ -79,6 +79,30 @@ struct cover {
 static int32_t index_of(const struct setup *s, const struct expr_operand *o, int axis, int64_t i)
 {
     return o->table_axis == axis ? s->numbers[s->table_at[o->table] + (size_t)i] : (int32_t)i;
+}
+
+/* Returns whether each stride reaches farther than all smaller ones together, so that no element is
+ * written twice, and sets *n to how many are written. Cheaper than to mark them. */
+static bool is_nested(const struct program *p, const struct expr_operand *o, size_t *n)
+{
+    bool done[EXPR_AXES] = {false};
+    int64_t reach = 0;
+    *n = 1;
+    for (int left = p->n_axes; left > 0; left--) {
+        int least = -1;
+        for (int i = 0; i < p->n_axes; i++)
+            if (!done[i] && (least < 0 || llabs(o->stride[i]) < llabs(o->stride[least])))
+                least = i;
+        int64_t stride = llabs(o->stride[least]);
+        done[least] = true;
+        if (stride == 0)
+            continue;
+        if (stride <= reach)
+            return false;
+        reach += stride * (p->size[least] - 1);
+        *n *= (size_t)p->size[least];
+    }
+    return o->table_axis < 0;
 }
 
 /* Marks what result number k writes along the last axis from element `at` on; sets *repeats if it
@@ -208,9 +232,23 @@ struct together {
 static int look_together(struct programs *all, const struct setup *s, size_t floats, int input,
                          struct together *t)
 {
+    size_t n = 0;
+    *t = (struct together){.apart = true, .program = -1};
+    for (int i = 0; i < all->n; i++) {
+        for (int k = 0; k < all->of[i].n_out; k++) {
+            if (all->of[i].out[k].at.input != input)
+                continue;
+            bool nested = is_nested(&all->of[i], &all->of[i].out[k].at, &n);
+            t->n += nested ? 1 : 2;
+        }
+    }
+    if (t->n == 1) { /* one result */
+        t->whole = t->first_whole = n == floats;
+        return 0;
+    }
+    t->n = 0;
     PP_TAKE(uint16_t, by, floats);
     struct cover c = {.by = by};
-    *t = (struct together){.apart = true, .program = -1};
     for (int i = 0; i < all->n && t->program < 0; i++) {
         struct program *p = &all->of[i];
         int before = t->n;
@@ -421,9 +459,12 @@ static bool take_piece(struct builder *b, struct setup *s, const int *x, const i
 /* Finds out whether the pieces write each element once. */
 static void look_at_pieces(struct builder *b, struct setup *s, size_t floats)
 {
-    struct cover c = {.by = pp_alloc(floats, sizeof(*c.by))};
-    bool repeats = false;
+    struct cover c = {0};
+    bool repeats = false, one = s->pieces.n == 1;
     int others = 0;
+    if (one && is_nested(s->pieces.of, &s->pieces.of[0].out[0].at, &c.n) && c.n == floats)
+        return;
+    c = (struct cover){.by = pp_alloc(floats, sizeof(*c.by))};
     for (int i = 0; i < s->pieces.n && c.by; i++) {
         struct program *p = &s->pieces.of[i];
         cover_result(&c, s, p, &p->out[0].at, (uint16_t)(i + 1), &p->out[0].repeats, &others);

@@ -11,6 +11,7 @@
  *   backward_input   in I                                              if a gradient may pass
  *                    through
  *   backward_weight  in W                                              with parameters
+ *   complete         when the model is complete                        no
  *   workspace        at set-up                                         if it keeps or needs memory
  *   cost             at set-up, for partitions                         no: counts as 0
  *   bound            after the last I of a step                        no: the gradients are read
