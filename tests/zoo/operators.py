@@ -46,7 +46,9 @@ each(["x.permute(0, 2, 3, 1).relu().permute(0, 3, 1, 2)", "torch.flatten(x * 2, 
       "x.movedim(1, 3).contiguous().movedim((2, 3), (1, 2))", "F.pixel_shuffle(x, 2)", "F.pixel_unshuffle(x, 2)",
       "F.channel_shuffle(x, 2) * 2", "x.view(-1, 2, 2, 6, 8).transpose(1, 2).contiguous().view(-1, 4, 6, 8) * 3",
       "F.interpolate(x, scale_factor=2)",
-      "F.interpolate(x, size=(12, 24))"], IMAGE)
+      "F.interpolate(x, size=(12, 24))", "F.interpolate(x, size=(9, 7))",
+      "F.interpolate(x, scale_factor=2, mode='bilinear')", "F.interpolate(x, size=(9, 7), mode='bilinear')",
+      "F.interpolate(x, scale_factor=(2, 3), mode='bilinear', align_corners=True)"], IMAGE)
 each(["(x.transpose(0, 1).reshape(-1, 8) * a).view(6, -1, 8).transpose(0, 1)"], a=(8,))
 each(["a.repeat(x.shape[0], 1, 1) * x"], a=(6, 8))
 each(["(a.repeat(x.shape[0], 1, 1) * x.view(-1, 4, 2).reshape(-1, 2, 12)).view(x.shape[0], -1)"], a=(2, 2, 12))
@@ -82,12 +84,12 @@ each(["x.exp()", "x.sigmoid()", "x.tanh()", "x.sin() * x.cos()", "torch.erf(x)",
       "F.glu(x, 1)", "F.glu(x, -1)", "x.clamp(-0.5, 0.7)", "x.clamp(max=0.1)", "x.clamp_min(0.1)",
       "torch.where(x > 0, 1.0, x)", "x.masked_fill(x > 0.5, -1.0)", "3 - x", "x / 3", "3 / (x.abs() + 1)", "x % 0.7",
       "torch.fmod(x, 0.7)", "x / math.sqrt(8) + torch.tensor(2.0)", "F.normalize(x, dim=-1)", "x + x",
-      "x * x.flip(1)", "F.softmin(x, -1)", "F.dropout(x, 0.5, False)"])
+      "x * x.flip(1)", "F.softmin(x, -1)", "F.dropout(x, 0.5, False)",
+      "x * (((x > 0) & (x < 1)).float() + ((x > 0) | (x < -1)) * 2.0 + (~(x > 0)) * 4.0 + ((x > 0) ^ (x > 1)) * 8.0)"])
 each(["torch.maximum(x, a)", "torch.minimum(x, a)", "torch.clamp(x, a, a + 1)", "x.lerp(a, 0.3)",
       "torch.addcmul(x, a, x, value=0.5)", "torch.addcdiv(x, x, a + 3, value=0.5)", "torch.where(x > 0, x, a)", "x + a",
       "x - a * 2", "torch.add(x, a, alpha=3)", "torch.sub(x, a, alpha=3)", "x / (a + 3)",
-      "x * ((x < a).float() + (x <= 0).float() * 3 + (x >= a).float() * 5)",
-      "x * (((x > 0) & (x < 1)).float() + ((x > 0) | (x < -1)) * 2.0 + (~(x > 0)) * 4.0 + ((x > 0) ^ (x > 1)) * 8.0)"],
+      "x * ((x < a).float() + (x <= 0).float() * 3 + (x >= a).float() * 5)"],
      a=(8,))
 each(["F.prelu(x, a)", "x + a[:, None, None]"], IMAGE, (4,))
 each(["x * x.mean((2, 3), keepdim=True).sigmoid()"], IMAGE)
@@ -98,14 +100,13 @@ each(["x.sum(1)", "x.mean(-1)", "x.mean(-1, keepdim=True) * x", "x.mean((1, 2))[
       "x.norm(p=1, dim=-1)", "x.softmax(-1)", "x.softmax(1)", "x.log_softmax(-1)", "x.transpose(1, 2).softmax(-1)",
       "x[:, 1:4].softmax(1)", "torch.softmax(x.view(-1, 2, 3, 8), 2)"])
 each(["(x * a).sum(-1) + a.sum()", "a.softmax(0) * x", "a.mean() * x"], a=(8,))
-each(["x.mean((2, 3))", "x.relu().mean((2, 3), keepdim=True).flatten(1)", "x.softmax(1)", "x.sum(1)", "x.sum((2, 3))",
-      "x.mean(3)"], IMAGE)
+each(["x.mean((2, 3))", "x.relu().mean((2, 3), keepdim=True).flatten(1)", "x.softmax(1)", "x.sum(1)", "x.sum((2, 3)) / 9", "x.mean(3)"], IMAGE)
 # ---- in place
 each(["y = x * 1; z = y; z.relu_(); x + y", "y = x * 1; y.add_(1).mul_(2); y", "y = x * 1; y[:, 1:3].mul_(3); y",
       "y = x * 1; y[:, :, 2].zero_(); y * 2", "y = x * 1; y.view(-1, 2, 3, 8)[:, 1].fill_(2.0); y",
-      "z = torch.zeros(x.shape[0], 6, 8); z[:, 1:] = x[:, :-1]; z[:, 0] = 7; z", "y = x * 1; y[:, ::2] += 1; y * y",
-      "z = torch.zeros(x.shape[0], 6, 8); z[:, :, 1:3].copy_(x[:, :, 4:6]); z.masked_fill_(z == 0, 5.0); z",
-      "y = x.relu(); y[:, 1:3, 2:5] *= 2; y", "y = (x * 1).exp_(); z = y[:, 0]; y.mul_(2); y + z[:, None]"])
+      "z = x.new_zeros(x.shape[0], 6, 8); z[:, 1:] = x[:, :-1]; z[:, 0] = 7; z", "y = x * 1; y[:, ::2] += 1; y * y",
+      "z = x.new_zeros(x.shape[0], 6, 8); z[:, :, 1:3].copy_(x[:, :, 4:6]); z.masked_fill_(z == 0, 5.0); z",
+      "y = x + 1; y[:, 1:3, 2:5] *= 2; y", "y = x + 1; z = y[:, 0]; y.mul_(2); y + z[:, None]"])
 each(["y = x * 1; y.permute(0, 2, 3, 1)[:, 1:4].add_(1); y * y"], IMAGE)
 each(["y = x * 1; y.transpose(1, 2).add_(a[:, None]); y + 1", "b = a.clone(); b[2:4].zero_(); x + b"], a=(8,))
 
@@ -132,7 +133,7 @@ class Net(torch.nn.Module):
 def entry_of(name):
     shape, a, code = PROGRAMS[name]
     image = len(shape) == 3
-    return zoo.Entry(name, "operators", "image" if image else "row", (3, *shape[1:]) if image else (7,), 5,
+    return zoo.Entry("program", "operators", "image" if image else "row", (3, *shape[1:]) if image else (7,), 5,
                      lambda: Net(shape, a, code))
 
 
@@ -150,7 +151,10 @@ def main():
     for name in chosen:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                near += compare.show(entry_of(name), *compare.compare(entry_of(name), args, folder), args)
+                entry = entry_of(name)
+                rows, worst = compare.compare(entry, args, folder)
+                entry.name = "`%s`" % name.replace("|", "\\|")
+                near += compare.show(entry, rows, worst, args)
             except Refused as e:
                 print("| %s | refused: %s" % (name, e), flush=True)
     print("\n%d programs, %d near" % (len(chosen), near))

@@ -62,21 +62,23 @@ static void lower_sum(struct lower *l, const struct pt_node *n, const struct low
         set_sum(l, n, 0, &out);
 }
 
-/* Returns whether v shows an image as a whole, and the sum is over its pixels. */
-static bool is_image_mean(const struct lower *l, const struct sum *s)
+/* Returns whether the sum is over the pixels of an image that the view shows as a whole: *image. */
+static bool is_image_mean(const struct lower *l, const struct sum *s, struct pp_shape *image)
 {
     struct view v = view_merge(&s->x.view);
     const struct graph_node *x = &l->graph->nodes[v.value];
-    if (!x->rows || x->shape.n != 3 || v.n_dims != 4 || s->over[1] || !s->over[2] || !s->over[3] ||
+    if (!x->rows || v.n_dims != 4 || s->over[1] || !s->over[2] || !s->over[3] ||
         !view_has_batch(&v, 0) || view_size(&v, 0).n != 1)
         return false;
-    const struct pt_size dims[] = {
-        {1, true}, {x->shape.dims[0], false}, {x->shape.dims[1], false}, {x->shape.dims[2], false}};
-    struct view image = view_of_value(v.value, 4, dims);
-    image = view_permute(&image, (const int[]){0, 3, 1, 2});
-    bool same = v.n_axes == image.n_axes && v.offset == 0;
+    int C = (int)view_size(&v, 1).n, H = (int)view_size(&v, 2).n, W = (int)view_size(&v, 3).n;
+    const struct pt_size dims[] = {{1, true}, {H, false}, {W, false}, {C, false}};
+    struct view whole = view_of_value(v.value, 4, dims);
+    whole = view_permute(&whole, (const int[]){0, 3, 1, 2});
+    bool same = v.n_axes == whole.n_axes && v.offset == 0 &&
+                graph_floats(l->graph, v.value) == view_elements(&v);
     for (int k = 0; same && k < v.n_axes; k++)
-        same = v.axes[k].size == image.axes[k].size && v.axes[k].stride == image.axes[k].stride;
+        same = v.axes[k].size == whole.axes[k].size && v.axes[k].stride == whole.axes[k].stride;
+    *image = pp_shape_image(H, W, C);
     return same;
 }
 
@@ -84,15 +86,17 @@ static void lower_mean(struct lower *l, const struct pt_node *n, const struct lo
 {
     struct sum s;
     struct view out;
+    struct pp_shape image;
     if (!read_sum(l, n, &s))
         return;
-    if (is_image_mean(l, &s)) {
+    if (is_image_mean(l, &s, &image)) {
         int channels = (int)view_size(&s.x.view, 1).n;
         struct graph_node *node =
             lower_add(l, GRAPH_AVG_POOL, 1, &s.x.view.value, pp_shape_flat(channels));
         if (!node)
             return;
         node->window.all = true;
+        node->window.image = image;
         const struct pt_size dims[] = {{1, true}, {channels, false}, {1, false}, {1, false}};
         out = view_of_value(l->graph->n_nodes - 1, 4, dims);
         set_sum(l, n, 0, &out);
