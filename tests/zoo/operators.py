@@ -97,7 +97,7 @@ each(["x * x.mean((2, 3), keepdim=True).sigmoid()"], IMAGE)
 each(["x.sum(1)", "x.mean(-1)", "x.mean(-1, keepdim=True) * x", "x.mean((1, 2))[:, None]", "x.var(-1)",
       "x.var(-1, unbiased=False, keepdim=True) + x", "x.std(1)",
       "torch.var_mean(x, (1,), correction=0)[1] + torch.var_mean(x, (1,), correction=0)[0]", "x.norm(dim=-1)",
-      "x.norm(p=1, dim=-1)", "x.softmax(-1)", "x.softmax(1)", "x.log_softmax(-1)", "x.transpose(1, 2).softmax(-1)",
+      "x.norm(p=1, dim=-1)", "x.cumsum(1)", "x.cumsum(-1) * x", "x.softmax(-1)", "x.softmax(1)", "x.log_softmax(-1)", "x.transpose(1, 2).softmax(-1)",
       "x[:, 1:4].softmax(1)", "torch.softmax(x.view(-1, 2, 3, 8), 2)"])
 each(["(x * a).sum(-1) + a.sum()", "a.softmax(0) * x", "a.mean() * x"], a=(8,))
 each(["x.mean((2, 3))", "x.relu().mean((2, 3), keepdim=True).flatten(1)", "x.softmax(1)", "x.sum(1)", "x.sum((2, 3)) / 9", "x.mean(3)"], IMAGE)
@@ -140,7 +140,7 @@ def entry_of(name):
 def main():
     p = compare.options(__doc__.splitlines()[0])
     p.add_argument("--list", action="store_true", help="the programs")
-    p.set_defaults(steps=2, stages=1, microbatches=1, factor=10.0, floor=2e-6, verbose=False)
+    p.set_defaults(steps=2, stages=1, microbatches=1, factor=10.0, floor=4e-6, verbose=False)
     args = p.parse_args()
     torch.set_num_threads(args.threads)
     chosen = [n for n in PROGRAMS if not args.names or any(part in n for part in args.names)]

@@ -262,13 +262,10 @@ struct view lower_with_channels(const struct view *v, int value, int64_t channel
 static const struct table {
     const struct lowering *rows;
     const char *becomes;
-} tables[] = {{lowerings_of_views, "view"},
-              {lowerings_of_moves, "move"},
-              {lowerings_of_elements, "elementwise"},
-              {lowerings_of_sums, "sum"},
-              {lowerings_of_ops, "op"},
-              {lowerings_of_windows, "op"},
-              {lowerings_of_norms, "op"},
+} tables[] = {{lowerings_of_views, "view"},           {lowerings_of_moves, "move"},
+              {lowerings_of_elements, "elementwise"}, {lowerings_of_sums, "sum"},
+              {lowerings_of_sizes, "move"},           {lowerings_of_ops, "op"},
+              {lowerings_of_windows, "op"},           {lowerings_of_norms, "op"},
               {lowerings_of_attention, "op"}};
 
 #define TABLES (sizeof(tables) / sizeof(tables[0]))

@@ -68,8 +68,8 @@ struct lowering {
 /* The tables, each ended by a row without target. A row without the "_" of an operator that writes
  * in place serves it too. */
 extern const struct lowering lowerings_of_views[], lowerings_of_moves[], lowerings_of_elements[],
-    lowerings_of_sums[], lowerings_of_sizes[], lowerings_of_sizes[], lowerings_of_ops[],
-    lowerings_of_windows[], lowerings_of_norms[], lowerings_of_attention[];
+    lowerings_of_sums[], lowerings_of_sizes[], lowerings_of_ops[], lowerings_of_windows[],
+    lowerings_of_norms[], lowerings_of_attention[];
 
 /* Returns the row of an operator, NULL: there is none. */
 const struct lowering *lower_find(const char *target);

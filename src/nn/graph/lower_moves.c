@@ -598,6 +598,21 @@ static bool is_same_along(const struct fold_constant *c, int dim)
     return true;
 }
 
+/* Returns whether all numbers of a constant are the same: *number. */
+static bool is_one_number(struct lower *l, const struct pt_node *n, double *number)
+{
+    PP_OWN(fold_constant_free) struct fold_constant c = {0};
+    const struct pt_arg *a = pt_arg_find(n, "self");
+    if (!a || a->kind != PT_TENSOR || l->values[a->value].state != LOWERED_HOST ||
+        fold_read(l->folder, a->value, &c) < 0)
+        return false;
+    bool same = true;
+    for (int64_t i = 1; i < c.n; i++)
+        same = same && (c.floats ? c.floats[i] == c.floats[0] : c.ints[i] == c.ints[0]);
+    *number = c.floats ? (double)c.floats[0] : (double)c.ints[0];
+    return same;
+}
+
 /* result[..][i][..] = self[..][index[..][i][..]][..]: dimensions along which the indices are the
  * same stay, the others are picked together with `dim`. */
 static void lower_gather(struct lower *l, const struct pt_node *n, const struct lowering *row)
@@ -607,9 +622,17 @@ static void lower_gather(struct lower *l, const struct pt_node *n, const struct 
     struct view v = lower_tensor(l, n, "self");
     int picked[PT_DIMS], n_picked = 0, kept = 0, order[PT_DIMS];
     int64_t sizes[PT_DIMS], dims[PT_DIMS], place[PT_DIMS] = {0}, count;
+    double number;
     if (v.n_dims < 1 || !a || a->kind != PT_TENSOR)
         return;
     int dim = lower_dim(n, "dim", 0, v.n_dims);
+    if (l->values[a->value].state != LOWERED_HOST && is_one_number(l, n, &number)) {
+        const struct lower_operand x[] = {{.view = lower_value(l, a->value)},
+                                          {.is_number = true, .number = number}};
+        if (lower_compute(l, "b", 2, x, NULL, &v))
+            lower_set(l, n, 0, &v);
+        return;
+    }
     if (!read_indices(l, a->value, dim, &index))
         return;
     for (int d = 0; d < v.n_dims; d++) {

@@ -9,6 +9,8 @@
 
 #include "ppcli/base/base.h"
 
+#define CUMULATED_MAX 1024 /* it costs their square */
+
 /* The tensor of such an operator, and the dimensions that it sums over. */
 struct sum {
     struct lower_operand x;
@@ -157,6 +159,49 @@ static void lower_norm(struct lower *l, const struct pt_node *n, const struct lo
         set_sum(l, n, 0, &out);
 }
 
+/* result[t] = x[0] + .. + x[t]: for each t, a sum over all of them times 1 or 0. */
+static void lower_cumulated(struct lower *l, const struct pt_node *n, const struct lowering *row)
+{
+    const struct pt_tensor *type = lower_type(l, n, 0);
+    struct view v = lower_tensor(l, n, "self"), out;
+    struct pt_size dims[PT_DIMS];
+    bool over[PT_DIMS] = {false};
+    if (v.n_dims < 0)
+        return;
+    int dim = lower_dim(n, "dim", 0, v.n_dims);
+    int64_t size = view_size(&v, dim).n;
+    if (view_has_batch(&v, dim) || v.n_dims == PT_DIMS || size > CUMULATED_MAX) {
+        lower_refuse(l, "%s over %lld numbers: up to %d of one sample are taken", n->target,
+                     (long long)size, CUMULATED_MAX);
+        return;
+    }
+    PP_OWN_MEMORY float *below = pp_alloc((size_t)(size * size), sizeof(*below));
+    if (!below) {
+        l->rc = PP_ERESOURCE;
+        return;
+    }
+    for (int64_t i = 0; i < size * size; i++)
+        below[i] = i % size <= i / size;
+    const struct fold_constant c = {.dtype = PT_F32,
+                                    .n_dims = 2,
+                                    .dims = {size, size},
+                                    .strides = {size, 1},
+                                    .batch_dim = -1,
+                                    .n = size * size,
+                                    .floats = below};
+    struct lower_operand x[2] = {{.view = view_insert(&v, dim)}, {.view = lower_constant(l, &c)}};
+    while (x[1].view.n_dims >= 0 && x[1].view.n_dims < v.n_dims + 1 - dim)
+        x[1].view = view_insert(&x[1].view, x[1].view.n_dims);
+    for (int d = 0; d <= v.n_dims; d++)
+        dims[d] = d <= dim ? type->dims[d] : view_size(&v, d - 1);
+    over[dim + 1] = true;
+    for (int i = 0; i < 2; i++)
+        if (!lower_expand(l, &x[i].view, v.n_dims + 1, dims, &x[i].view))
+            return;
+    if (lower_compute(l, row->formula, 2, x, over, &out))
+        set_sum(l, n, 0, &out);
+}
+
 /* v * g / |v|: a norm for each element of one dimension. */
 static void lower_weight_norm(struct lower *l, const struct pt_node *n, const struct lowering *row)
 {
@@ -247,6 +292,7 @@ const struct lowering lowerings_of_sums[] = {
     NORM("linalg_vector_norm.default", "ord"),
     NORM("norm.ScalarOpt_dim", "p"),
     NORM("norm.Scalar", "p"),
+    SUM("cumsum.default", lower_cumulated, 0, "b ? a : 0"),
     SUM("_weight_norm.default", lower_weight_norm, 0, "a * (b / sqrt(c))"),
     SOFTMAX("softmax.int", false),
     SOFTMAX("_softmax.default", false),
