@@ -197,7 +197,7 @@ static void tell_places(const struct pp_run *run, int rank)
 static void tell_devices(const struct pp_run *run, const struct pp_device *devices, int n)
 {
     const struct pp_config *cfg = run->cfg;
-    bool is_bf16 = cfg->run.precision == PP_PRECISION_BF16, wide = false;
+    bool is_bf16 = cfg->run.precision == PP_PRECISION_BF16, wide = false, masked = false;
     char idle[128] = "";
     int shared = 0, n_idle = 0;
     for (int d = 0; d < n; d++) {
@@ -217,12 +217,17 @@ static void tell_devices(const struct pp_run *run, const struct pp_device *devic
         pp_log_info("GPU%s %s idle%s: use --stages or --replicas for %d ranks, or name the others "
                     "in run.devices",
                     pp_plural(n_idle), idle, n_idle == 1 ? "s" : "", n);
-    for (int i = 0; i < run->model->n_nodes; i++)
+    for (int i = 0; i < run->model->n_nodes; i++) {
         wide = wide || run->model->nodes[i].attention.width > 128;
+        masked = masked || run->model->nodes[i].attention.masked;
+    }
     if (n > 0 && wide && cfg->run.precision != PP_PRECISION_F32)
         pp_log_info(
             "attention with heads wider than 128 does not use tensor cores, and is about ten "
             "times slower: use heads of at most 128 channels");
+    if (n > 0 && masked && cfg->run.precision != PP_PRECISION_F32)
+        pp_log_info("attention with a mask that is not causal does not use tensor cores, and is "
+                    "about ten times slower");
 }
 
 /* Assigns processors to ranks. Ranks on devices are not pinned, because helper threads of CUDA and

@@ -143,23 +143,23 @@ static float find_greatest(int n, const float *x)
 
 /* Returns `n` numbers of a mask that are `step` apart as contiguous ones: SUMS of them from the mask
  * itself or, if that is not possible, from a copy in part[SUMS]. */
-INLINE const float *mask_group(int n, const float *mask, size_t step, float *part)
+INLINE const float *mask_group(int n, const float *added, size_t step, float *part)
 {
     if (step == 1 && n >= SUMS)
-        return mask;
+        return added;
     for (int l = 0; l < SUMS; l++)
-        part[l] = l < n ? mask[(size_t)l * step] : 0;
+        part[l] = l < n ? added[(size_t)l * step] : 0;
     return part;
 }
 
-/* Replaces s[n] by scale * s + mask, and returns the largest; ignores a NaN. */
-static float add_mask(int n, float scale, const float *mask, size_t step, float *s)
+/* Replaces s[n] by scale * s + a mask, and returns the largest; ignores a NaN. */
+static float add_mask(int n, float scale, const float *added, size_t step, float *s)
 {
     vec most[PARTS], none = SET1(-INFINITY), c = SET1(scale);
     UNROLL for (int v = 0; v < PARTS; v++) most[v] = none;
     for (int j = 0; j < n; j += SUMS) {
         float part[SUMS];
-        const float *m = mask_group(n - j, mask + (size_t)j * step, step, part);
+        const float *m = mask_group(n - j, added + (size_t)j * step, step, part);
         bool last = j + SUMS > n;
         UNROLL for (int v = 0; v < PARTS; v++)
         {
@@ -255,14 +255,14 @@ INLINE void gradients(int n, float from, float delta, const float *keep, float *
 }
 
 /* As gradients(), for scores that the mask is still to be added to. */
-static void masked_gradients(int n, float from, float delta, const float *keep, const float *mask,
+static void masked_gradients(int n, float from, float delta, const float *keep, const float *added,
                              size_t step, float *s, float *dp)
 {
     vec zero = SET1(0.0f), e = SET1(LOG2_E), below = SET1(from), mean = SET1(delta);
     int j = 0;
     for (; j < n; j += SUMS) {
         float part[SUMS];
-        const float *m = mask_group(n - j, mask + (size_t)j * step, step, part);
+        const float *m = mask_group(n - j, added + (size_t)j * step, step, part);
         bool last = j + SUMS > n;
         UNROLL for (int v = 0; v < PARTS; v++)
         {
