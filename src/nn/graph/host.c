@@ -368,11 +368,9 @@ static int64_t truncate_number(enum pt_dtype t, double f)
     return f > 0 ? INT64_MAX : INT64_MIN;
 }
 
-/* Converts n cells between two dtypes. */
+/* Converts n cells; what was computed in a dtype may not fit into it yet, so from may be to. */
 static void convert_cells(int n, enum pt_dtype from, enum pt_dtype to, union host_cell *cells)
 {
-    if (from == to)
-        return;
     if (!host_is_float(from)) {
         for (int k = 0; k < n; k++)
             if (host_is_float(to))
@@ -407,7 +405,8 @@ void host_load(const struct host_tensor *t, int64_t at, int64_t stride, int n, e
         for (int k = 0; k < n; k++)
             memcpy(&cells[k], (const int64_t *)from + at + k * stride, sizeof(*cells));
     }
-    convert_cells(n, t->dtype, as, cells);
+    if (t->dtype != as)
+        convert_cells(n, t->dtype, as, cells);
 }
 
 void host_store(const struct host_tensor *t, int64_t at, int64_t stride, int n, enum pt_dtype as,
