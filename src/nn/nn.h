@@ -67,6 +67,10 @@ struct linear_piece {
 int linear_pieces(struct builder *b, const char *name, int x, int n,
                   const struct linear_piece *pieces, enum pp_activation act);
 
+/* The same with rows first .. first + out - 1 of a weight with `all` rows, and of its bias. */
+int linear_rows(struct builder *b, const char *name, int x, int first, int out, int all, bool bias,
+                enum pp_activation act);
+
 /* A square window that slides over an image. */
 struct window {
     int kernel, stride;

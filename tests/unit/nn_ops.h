@@ -102,6 +102,11 @@ static inline int build_pieces(struct builder *b, const char *name, int x)
     return linear_pieces(b, name, x, 2, qkv, PP_ACT_GELU);
 }
 
+static inline int build_rows(struct builder *b, const char *name, int x)
+{
+    return linear_rows(b, name, x, 2, 3, 7, true, PP_ACT_TANH);
+}
+
 static inline int build_pieces_biased(struct builder *b, const char *name, int x)
 {
     const struct linear_piece two[] = {{"one_weight", "one_bias", 2}, {"w", "b", 4}};
@@ -431,6 +436,7 @@ static const struct op_case {
            {.name = "skeleton", skeleton},
            {.name = "linear", build_pieces, TEXT, .product = true},
            {.name = "linear + bias", build_pieces_biased, TEXT, .product = true},
+           {.name = "rows of a linear", build_rows, TEXT, .product = true},
            {.name = "attention", build_attention, TEXT, .product = true},
            {.name = "attention, two inputs", build_attention_two, TEXT, .product = true},
            {.name = "cross linear", build_cross, TEXT, .product = true},

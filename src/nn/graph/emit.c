@@ -146,6 +146,8 @@ static int emit_linear(struct emitter *e, const struct graph_node *n, const char
     int64_t in = graph_floats(e->g, n->in[0]) / n->positions;
     int x = input_of(e, n, 0, rows_shape(n->positions, in));
     const struct linear_piece piece = {"weight", n->bias ? "bias" : NULL, n->channels};
+    if (n->channels < n->all)
+        return linear_rows(e->b, name, x, n->first, n->channels, n->all, n->bias, n->activation);
     int y = linear_pieces(e->b, name, x, 1, &piece, n->activation);
     struct pp_param *w = param_of_last(e, 0);
     if (w) {

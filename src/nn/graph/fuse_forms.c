@@ -392,7 +392,7 @@ static bool is_own_linear(const struct graph *g, int node, int layer)
 {
     const struct graph_node *n = &g->nodes[node];
     return n->kind == GRAPH_LINEAR && n->readers == 1 && n->layer == layer && node != g->output &&
-           n->columns.n == 0 && !n->transposed;
+           n->columns.n == 0 && !n->transposed && n->all <= n->channels;
 }
 
 static int count_channels(const struct graph *g, int node)

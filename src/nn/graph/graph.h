@@ -90,6 +90,7 @@ struct graph_node {
     float fill;                 /* EXPR: where no piece writes */
     int channels;               /* LINEAR, CONV, CROSS, EMBEDDING: of the result */
     bool transposed;            /* LINEAR: the weight is [in][out] in the file */
+    int first, all;             /* LINEAR: rows first .. of the weight's `all` are used */
     int padding;                /* EMBEDDING: row that learns nothing; -1: none */
     int positions;              /* rows of channels of a sample, of what works on rows */
     struct pp_shape columns;    /* LINEAR: as in struct pp_param; n 0: in order */

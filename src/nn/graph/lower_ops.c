@@ -12,12 +12,30 @@
 
 /* ---- products with a weight */
 
-/* A weight as the matrix [out][in] of a product. */
+/* A weight, or some rows of it, as the matrix [out][in] of a product. */
 struct matrix {
-    int weight; /* of the program; -1: the tensor is none */
-    int64_t out, in;
-    bool transposed; /* it is [in][out] in the file */
+    int weight;                  /* of the program; -1: the tensor is none */
+    int64_t out, in, first, all; /* rows first .. first + out - 1 of `all` */
+    bool transposed;             /* it is [in][out] in the file */
 };
+
+/* Returns whether more than one operator of the program reads a weight, or one with the same
+ * memory: then its order in memory is that of the file. */
+static bool is_read_twice(const struct lower *l, int weight)
+{
+    const struct pt_program *p = l->program;
+    int readers = 0;
+    for (int i = 0; i < p->n_nodes; i++) {
+        for (int k = 0; k < p->nodes[i].n_args; k++) {
+            const struct pt_arg *a = &p->nodes[i].args[k];
+            const struct pt_value *v =
+                a->kind == PT_TENSOR && a->value >= 0 ? &p->values[a->value] : NULL;
+            readers += v && v->origin == PT_FROM_WEIGHT &&
+                       strcmp(p->weights[v->index].storage, p->weights[weight].storage) == 0;
+        }
+    }
+    return readers > 1;
+}
 
 /* Returns the matrix that a tensor of two dimensions, [out][in], shows. */
 static struct matrix find_matrix(const struct lower *l, const struct view *w)
@@ -25,17 +43,31 @@ static struct matrix find_matrix(const struct lower *l, const struct view *w)
     struct matrix m = {.weight = -1};
     struct view v = view_merge(w);
     const struct graph_node *n = &l->graph->nodes[v.value];
-    if (v.n_dims != 2 || n->kind != GRAPH_WEIGHT || v.offset != 0 ||
-        view_elements(&v) != graph_floats(l->graph, v.value) || v.count[0] > 1 || v.count[1] > 1)
+    if (v.n_dims != 2 || n->kind != GRAPH_WEIGHT || v.count[0] > 1 || v.count[1] > 1)
         return m;
     m.out = view_size(&v, 0).n;
     m.in = view_size(&v, 1).n;
+    m.all = graph_floats(l->graph, v.value) / m.in;
+    m.first = v.offset / m.in;
     const struct axis *rows = &v.axes[0], *columns = &v.axes[v.count[0]];
-    bool plain = (m.out == 1 || rows->stride == m.in) && (m.in == 1 || columns->stride == 1);
-    m.transposed = !plain && rows->stride == 1 && columns->stride == m.out;
+    bool whole = m.all == m.out;
+    bool plain = (m.out == 1 || rows->stride == m.in) && (m.in == 1 || columns->stride == 1) &&
+                 v.offset % m.in == 0 && graph_floats(l->graph, v.value) % m.in == 0;
+    m.transposed = !plain && whole && rows->stride == 1 && columns->stride == m.out &&
+                   !is_read_twice(l, n->weights[0]);
     if (plain || m.transposed)
         m.weight = n->weights[0];
     return m;
+}
+
+/* Returns the weight whose elements first .. a bias of this matrix shows; -1: it is none such. */
+static int find_bias(const struct lower *l, const struct matrix *m, const struct view *bias)
+{
+    const struct graph_node *n = bias->n_dims == 1 ? &l->graph->nodes[bias->value] : NULL;
+    bool fits = n && n->kind == GRAPH_WEIGHT && bias->offset == m->first &&
+                graph_floats(l->graph, bias->value) == m->all && bias->n_axes <= 1 &&
+                view_size(bias, 0).n == m->out && (m->out == 1 || bias->axes[0].stride == 1);
+    return fits ? n->weights[0] : -1;
 }
 
 /* Returns whether the last dimension of a view has all channels of each pixel of an image, channels
@@ -71,7 +103,8 @@ static struct view add_linear(struct lower *l, const struct view *x, const struc
             view_text(x, text, sizeof(text)));
         return none;
     }
-    if (w->transposed || !find_columns(l, &in, &columns))
+    bool in_order = w->transposed || w->out < w->all || is_read_twice(l, w->weight);
+    if (in_order || !find_columns(l, &in, &columns))
         in = lower_rows(l, &in);
     if (l->rc < 0 || l->refused)
         return none;
@@ -87,6 +120,8 @@ static struct view add_linear(struct lower *l, const struct view *x, const struc
     n->positions = (int)positions;
     n->columns = columns;
     n->transposed = w->transposed;
+    n->first = (int)w->first;
+    n->all = (int)w->all;
     n->bias = bias >= 0;
     n->n_weights = bias >= 0 ? 2 : 1;
     n->weights[0] = w->weight;
@@ -179,18 +214,21 @@ static struct view add_bias(struct lower *l, const struct view *y, struct view b
 static void set_product(struct lower *l, const struct pt_node *n, const struct view *x,
                         const struct view *w, const char *bias_name)
 {
-    struct matrix m = find_matrix(l, w);
-    bool biased = bias_name && lower_has(n, bias_name);
-    int bias = biased ? lower_weight(l, n, bias_name) : -1;
-    if (l->rc < 0 || l->refused || x->n_dims < 0 || w->n_dims < 0)
+    struct view y, turned, bias = {.n_dims = -1};
+    if (l->rc < 0 || l->refused || x->n_dims < 0 || w->n_dims != 2)
         return;
-    struct view y, turned = view_transpose(w, 0, 1);
+    struct matrix m = find_matrix(l, w);
+    bool biased = lower_has(n, bias_name);
+    if (biased)
+        bias = lower_tensor(l, n, bias_name);
+    int of_bias = biased && m.weight >= 0 ? find_bias(l, &m, &bias) : -1;
+    turned = view_transpose(w, 0, 1);
     if (m.weight >= 0)
-        y = add_linear(l, x, &m, bias);
+        y = add_linear(l, x, &m, of_bias);
     else
         y = multiply(l, x, &turned, lower_type(l, n, 0));
-    if (biased && (m.weight < 0 || bias < 0))
-        y = add_bias(l, &y, lower_tensor(l, n, bias_name));
+    if (biased && of_bias < 0)
+        y = add_bias(l, &y, bias);
     lower_set(l, n, 0, &y);
 }
 

@@ -2,7 +2,7 @@
 /*
  * The linear op with its activation: y[rows][out] = act(x[rows][in] * W[out][in]^T + b[out]), b
  * optional. One op, because every fast library offers both as one call. W and b may be those of
- * several layers of the same x, one after the other.
+ * several layers of the same x, one after the other; or some rows of larger ones.
  */
 #include <math.h>
 
@@ -23,11 +23,23 @@ static int outputs_of(const struct pp_node *n)
     return width_of(&n->out);
 }
 
+/* Returns the rows of the node's weight, of which the product may use some. */
+static size_t rows_of_weight(const struct pp_node *n)
+{
+    return (size_t)(n->rows.all > 0 ? n->rows.all : outputs_of(n));
+}
+
+/* Returns the first row that is used, within the node's parameters or gradients. */
+static const float *weight_at(const struct pp_node *n, const float *params)
+{
+    return params ? params + (size_t)n->rows.first * (size_t)inputs_of(n) : NULL;
+}
+
 /* Returns the bias within the node's parameters or gradients, where it follows the weight; NULL if
  * there is none. */
 static const float *bias_at(const struct pp_node *n, const float *params)
 {
-    return n->bias ? params + (size_t)outputs_of(n) * (size_t)inputs_of(n) : NULL;
+    return n->bias ? params + rows_of_weight(n) * (size_t)inputs_of(n) + n->rows.first : NULL;
 }
 
 /* Returns the number of elements from one row of y to the next; rows of logits may be padded. */
@@ -61,8 +73,8 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 
 static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
 {
-    return pp_backend_pack_weights(be, outputs_of(n), inputs_of(n), params, bias_at(n, params),
-                                   packed);
+    return pp_backend_pack_weights(be, outputs_of(n), inputs_of(n), weight_at(n, params),
+                                   bias_at(n, params), packed);
 }
 
 static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
@@ -74,10 +86,10 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
                                 .act = n->activation,
                                 .keeps_z = saves_z(n),
                                 .dx = grads && n->wants_dx[0],
-                                .W = params,
+                                .W = weight_at(n, params),
                                 .packed = packed,
                                 .b = bias_at(n, params),
-                                .dW = grads,
+                                .dW = (float *)weight_at(n, grads),
                                 .db = grads ? (float *)bias_at(n, grads) : NULL,
                                 .row = row_of_outputs(n, &be->choice)};
     return pp_backend_prepare_linear(be, &use);
@@ -87,8 +99,8 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
 {
     return pp_backend_linear_forward(
         be, &(struct pp_linear_forward){at->pass->rows * n->positions, inputs_of(n), outputs_of(n),
-                                        at->x[0], at->params, at->packed, bias_at(n, at->params),
-                                        n->activation, at->keep, at->y,
+                                        at->x[0], weight_at(n, at->params), at->packed,
+                                        bias_at(n, at->params), n->activation, at->keep, at->y,
                                         row_of_outputs(n, &be->choice)});
 }
 
@@ -107,9 +119,9 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
         return 0;
     float *dx = at->add[0] ? at->scratch : at->dx[0];
     PP_TRY(pp_backend_linear_backward_input(
-        be,
-        &(struct pp_linear_backward_input){rows, inputs_of(n), outputs_of(n), at->dy, at->params,
-                                           at->packed, dx, row_of_outputs(n, &be->choice)}));
+        be, &(struct pp_linear_backward_input){rows, inputs_of(n), outputs_of(n), at->dy,
+                                               weight_at(n, at->params), at->packed, dx,
+                                               row_of_outputs(n, &be->choice)}));
     const struct pp_sum both = {(size_t)rows * (size_t)inputs_of(n), at->dx[0], dx, .y = at->dx[0]};
     return at->add[0] ? pp_backend_sum(be, &both) : 0;
 }
@@ -118,10 +130,13 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads)
 {
+    bool some = rows_of_weight(n) > (size_t)outputs_of(n);
+    if (some && beta == 0) /* the rows that are not used */
+        PP_TRY(pp_backend_zero(be, grads, n->n_floats * sizeof(*grads)));
     return pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){n_parts, parts, inputs_of(n), outputs_of(n), beta,
-                                                grads, (float *)bias_at(n, grads),
-                                                row_of_outputs(n, &be->choice)});
+        be, &(struct pp_linear_backward_weight){
+                n_parts, parts, inputs_of(n), outputs_of(n), beta, (float *)weight_at(n, grads),
+                (float *)bias_at(n, grads), row_of_outputs(n, &be->choice)});
 }
 
 /* Returns a bound of the gradients. A weight gradient is a sum of x * dz over rows, and a bias
@@ -177,6 +192,23 @@ int linear_pieces(struct builder *b, const char *name, int x, int n_pieces,
         if (bias)
             init_bias(b, bias, columns);
     }
+    return y;
+}
+
+int linear_rows(struct builder *b, const char *name, int x, int first, int out_width, int all,
+                bool bias, enum pp_activation act)
+{
+    const struct linear_piece whole = {"weight", bias ? "bias" : NULL, all};
+    int y = linear_pieces(b, name, x, 1, &whole, act);
+    if (b->rc < 0)
+        return 0;
+    struct pp_node *n = &b->m->nodes[b->m->n_nodes - 1];
+    struct pp_shape *to = &b->m->values[y];
+    to->dims[to->n - 1] = out_width;
+    n->out = *to;
+    n->rows.first = first;
+    n->rows.all = all;
+    n->setup_hash = pp_rng_stream("rows", (uint64_t)first << 32 | (uint64_t)all);
     return y;
 }
 
