@@ -151,7 +151,7 @@ static void check_refused(struct program *m, int output, const char *words)
 
 /* ---- one sample */
 
-static double compute_step(const struct graph_step *s, double a, double b, double c)
+static double compute_step(const struct expr_step *s, double a, double b, double c)
 {
     double number = (double)s->number;
     (void)number;
@@ -168,7 +168,7 @@ static double compute_step(const struct graph_step *s, double a, double b, doubl
     }
 }
 
-static int64_t place_of(const struct graph *g, const struct graph_operand *o, int n,
+static int64_t place_of(const struct graph *g, const struct expr_operand *o, int n,
                         const int64_t *at)
 {
     int64_t place = o->offset;
@@ -178,14 +178,14 @@ static int64_t place_of(const struct graph *g, const struct graph_operand *o, in
 }
 
 static void compute_piece(const struct graph *g, const struct graph_node *n,
-                          const struct graph_piece *p, float *const *values, float *y)
+                          const struct expr_piece *p, float *const *values, float *y)
 {
     int64_t at[VIEW_AXES] = {0};
     for (int k = p->n_axes; k >= 0;) {
         double t[96];
         for (int s = 0; s < p->n_steps; s++) {
-            const struct graph_step *step = &p->steps[s];
-            const struct graph_operand *o = &p->operands[step->code == PP_EXPR_LOAD ? step->a : 0];
+            const struct expr_step *step = &p->steps[s];
+            const struct expr_operand *o = &p->operands[step->code == PP_EXPR_LOAD ? step->a : 0];
             t[s] = step->code == PP_EXPR_LOAD
                        ? (double)values[n->in[o->input]][place_of(g, o, p->n_axes, at)]
                        : compute_step(step, t[step->a], t[step->b], t[step->c]);

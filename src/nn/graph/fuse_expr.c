@@ -24,25 +24,25 @@ int fuse_make_expr(struct graph *g, int node)
     bool adds = n->kind == GRAPH_ADD, relu = adds && n->activation == PP_ACT_RELU;
     int n_steps = adds ? 3 + relu : 2;
     pp_assert(adds || n->kind == GRAPH_ACTIVATE);
-    PP_TAKE(struct graph_piece, p, 1);
-    PP_TAKE(struct graph_operand, operands, n->n_in);
-    PP_TAKE(struct graph_step, steps, n_steps);
+    PP_TAKE(struct expr_piece, p, 1);
+    PP_TAKE(struct expr_operand, operands, n->n_in);
+    PP_TAKE(struct expr_step, steps, n_steps);
     for (int i = 0; i < n->n_in; i++) {
-        operands[i] = (struct graph_operand){.input = i, .stride = {1}, .table_axis = -1};
-        steps[i] = (struct graph_step){.code = PP_EXPR_LOAD, .a = i};
+        operands[i] = (struct expr_operand){.input = i, .stride = {1}, .table_axis = -1};
+        steps[i] = (struct expr_step){.code = PP_EXPR_LOAD, .a = i};
     }
     if (adds)
-        steps[2] = (struct graph_step){.code = PP_EXPR_ADD, .a = 0, .b = 1};
+        steps[2] = (struct expr_step){.code = PP_EXPR_ADD, .a = 0, .b = 1};
     if (relu || !adds)
         steps[n_steps - 1] =
-            (struct graph_step){.code = PP_EXPR_ACT, .which = (int)n->activation, .a = n_steps - 2};
-    *p = (struct graph_piece){.n_axes = 1,
-                              .size = {graph_floats(g, node)},
-                              .n_operands = n->n_in,
-                              .operands = operands,
-                              .n_steps = n_steps,
-                              .steps = steps,
-                              .result = {.stride = {1}, .table_axis = -1}};
+            (struct expr_step){.code = PP_EXPR_ACT, .which = (int)n->activation, .a = n_steps - 2};
+    *p = (struct expr_piece){.n_axes = 1,
+                             .size = {graph_floats(g, node)},
+                             .n_operands = n->n_in,
+                             .operands = operands,
+                             .n_steps = n_steps,
+                             .steps = steps,
+                             .result = {.stride = {1}, .table_axis = -1}};
     n->kind = GRAPH_EXPR;
     n->activation = PP_ACT_NONE;
     n->pieces = p;
@@ -63,17 +63,17 @@ struct path {
 };
 
 /* Splits axis k of a piece, so that its inner part has `inner` elements. */
-static bool split_axis(struct graph_piece *p, int k, int64_t inner)
+static bool split_axis(struct expr_piece *p, int k, int64_t inner)
 {
     if (p->n_axes == VIEW_AXES || p->size[k] % inner)
         return false;
     for (int i = 0; i <= p->n_operands; i++) {
-        const struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
+        const struct expr_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
         if (o->table_axis == k)
             return false;
     }
     for (int i = 0; i <= p->n_operands; i++) {
-        struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
+        struct expr_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
         memmove(&o->stride[k + 1], &o->stride[k], (size_t)(p->n_axes - k) * sizeof(*o->stride));
         o->stride[k] *= inner;
         o->table_axis += o->table_axis > k;
@@ -86,7 +86,7 @@ static bool split_axis(struct graph_piece *p, int k, int64_t inner)
 }
 
 /* Returns the axis of the producer with the largest stride that divides `stride`; -1: none. */
-static int find_axis(const struct graph_piece *from, int64_t stride)
+static int find_axis(const struct expr_piece *from, int64_t stride)
 {
     int best = -1;
     int64_t size = stride < 0 ? -stride : stride;
@@ -99,8 +99,7 @@ static int find_axis(const struct graph_piece *from, int64_t stride)
 }
 
 /* Finds the path of operand o of piece `to` through the piece `from`; may split axes of `to`. */
-static bool find_path(struct graph_piece *to, int o, const struct graph_piece *from,
-                      struct path *out)
+static bool find_path(struct expr_piece *to, int o, const struct expr_piece *from, struct path *out)
 {
     int64_t least[VIEW_AXES], most[VIEW_AXES], covered = 0;
     *out = (struct path){0};
@@ -133,11 +132,11 @@ static bool find_path(struct graph_piece *to, int o, const struct graph_piece *f
 }
 
 /* Returns an operand of the producer as one of the reader; false if a table cannot follow. */
-static bool follow_path(const struct path *path, const struct graph_piece *to,
-                        const struct graph_piece *from, const struct graph_operand *o,
-                        struct graph_operand *out)
+static bool follow_path(const struct path *path, const struct expr_piece *to,
+                        const struct expr_piece *from, const struct expr_operand *o,
+                        struct expr_operand *out)
 {
-    *out = (struct graph_operand){.offset = o->offset, .table_axis = -1, .table = o->table};
+    *out = (struct expr_operand){.offset = o->offset, .table_axis = -1, .table = o->table};
     for (int j = 0; j < from->n_axes; j++)
         if (j != o->table_axis)
             out->offset += path->base[j] * o->stride[j];
@@ -155,11 +154,11 @@ static bool follow_path(const struct path *path, const struct graph_piece *to,
 
 /* ---- nodes */
 
-static struct graph_piece *copy_piece(const struct graph_piece *p)
+static struct expr_piece *copy_piece(const struct expr_piece *p)
 {
-    struct graph_piece *c = pp_alloc(1, sizeof(*c));
-    struct graph_operand *o = pp_alloc((size_t)p->n_operands, sizeof(*o));
-    struct graph_step *s = pp_alloc((size_t)p->n_steps, sizeof(*s));
+    struct expr_piece *c = pp_alloc(1, sizeof(*c));
+    struct expr_operand *o = pp_alloc((size_t)p->n_operands, sizeof(*o));
+    struct expr_step *s = pp_alloc((size_t)p->n_steps, sizeof(*s));
     if (!c || !o || !s) {
         pp_free(c);
         pp_free(o);
@@ -172,7 +171,7 @@ static struct graph_piece *copy_piece(const struct graph_piece *p)
     return c;
 }
 
-static void free_piece(struct graph_piece **p)
+static void free_piece(struct expr_piece **p)
 {
     if (*p) {
         pp_free((*p)->operands);
@@ -217,12 +216,12 @@ static void drop_inputs(struct graph_node *n)
 }
 
 /* Adds an operand to a piece unless it has the same one; returns its number. */
-static int add_operand(struct graph_piece *p, const struct graph_operand *o)
+static int add_operand(struct expr_piece *p, const struct expr_operand *o)
 {
     for (int i = 0; i < p->n_operands; i++)
         if (memcmp(&p->operands[i], o, sizeof(*o)) == 0)
             return i;
-    struct graph_operand *more = grow(p->operands, p->n_operands, sizeof(*more));
+    struct expr_operand *more = grow(p->operands, p->n_operands, sizeof(*more));
     if (!more)
         return -1;
     p->operands = more;
@@ -232,11 +231,11 @@ static int add_operand(struct graph_piece *p, const struct graph_operand *o)
 
 /* Writes the steps of `from` before those of `to`, whose loads of operand o become their result;
  * number[i] is the number in `to` of operand i of `from`. */
-static int join_steps(struct graph_piece *to, int o, const struct graph_piece *from,
+static int join_steps(struct expr_piece *to, int o, const struct expr_piece *from,
                       const int *number)
 {
     int shift = from->n_steps, n = shift + to->n_steps;
-    struct graph_step *steps = pp_alloc((size_t)n, sizeof(*steps));
+    struct expr_step *steps = pp_alloc((size_t)n, sizeof(*steps));
     if (!steps)
         return PP_ERESOURCE;
     for (int i = 0; i < shift; i++) {
@@ -245,17 +244,17 @@ static int join_steps(struct graph_piece *to, int o, const struct graph_piece *f
             steps[i].a = number[steps[i].a];
     }
     for (int i = 0; i < to->n_steps; i++) {
-        struct graph_step s = to->steps[i];
+        struct expr_step s = to->steps[i];
         int *refs[] = {&s.a, &s.b, &s.c};
         for (int k = 0; k < 3 && s.code != PP_EXPR_LOAD; k++) {
-            const struct graph_step *ref = &to->steps[*refs[k]];
+            const struct expr_step *ref = &to->steps[*refs[k]];
             bool result = ref->code == PP_EXPR_LOAD && ref->a == o;
             *refs[k] = result ? shift - 1 : *refs[k] + shift;
         }
         steps[shift + i] = s;
     }
     /* a program that only loads the operand is the producer's own */
-    const struct graph_step *last = &to->steps[to->n_steps - 1];
+    const struct expr_step *last = &to->steps[to->n_steps - 1];
     if (last->code == PP_EXPR_LOAD && last->a == o)
         n = shift;
     pp_free(to->steps);
@@ -264,7 +263,7 @@ static int join_steps(struct graph_piece *to, int o, const struct graph_piece *f
     return 0;
 }
 
-static int count_refs(const struct graph_step *s)
+static int count_refs(const struct expr_step *s)
 {
     static const int counts[] = {
         [PP_EXPR_LOAD] = 0,
@@ -277,7 +276,7 @@ static int count_refs(const struct graph_step *s)
     return counts[s->code];
 }
 
-static bool same_step(const struct graph_step *a, const struct graph_step *b)
+static bool same_step(const struct expr_step *a, const struct expr_step *b)
 {
     int n = count_refs(a), load = a->code == PP_EXPR_LOAD;
     return a->code == b->code && a->which == b->which &&
@@ -286,12 +285,12 @@ static bool same_step(const struct graph_step *a, const struct graph_step *b)
 }
 
 /* Removes steps that an earlier one repeats, and those that the result does not need. */
-static int drop_steps(struct graph_piece *p)
+static int drop_steps(struct expr_piece *p)
 {
     PP_TAKE(int, now, p->n_steps); /* the step that has the result of step i */
     PP_TAKE(bool, needed, p->n_steps);
     for (int i = 0; i < p->n_steps; i++) {
-        struct graph_step *s = &p->steps[i];
+        struct expr_step *s = &p->steps[i];
         int *refs[] = {&s->a, &s->b, &s->c};
         for (int k = 0; k < 3; k++)
             if (s->code != PP_EXPR_LOAD)
@@ -303,7 +302,7 @@ static int drop_steps(struct graph_piece *p)
     }
     needed[now[p->n_steps - 1]] = true;
     for (int i = p->n_steps - 1; i >= 0; i--) {
-        const struct graph_step *s = &p->steps[i];
+        const struct expr_step *s = &p->steps[i];
         const int refs[] = {s->a, s->b, s->c};
         for (int k = 0; k < count_refs(s) && needed[i]; k++)
             needed[refs[k]] = true;
@@ -312,7 +311,7 @@ static int drop_steps(struct graph_piece *p)
     for (int i = 0; i < p->n_steps; i++) {
         if (!needed[i])
             continue;
-        struct graph_step s = p->steps[i];
+        struct expr_step s = p->steps[i];
         int *refs[] = {&s.a, &s.b, &s.c};
         for (int k = 0; k < count_refs(&s); k++)
             *refs[k] = now[*refs[k]];
@@ -324,7 +323,7 @@ static int drop_steps(struct graph_piece *p)
 }
 
 /* Removes operands that no step loads. */
-static void drop_operands(struct graph_piece *p)
+static void drop_operands(struct expr_piece *p)
 {
     for (int o = 0; o < p->n_operands;) {
         bool used = false;
@@ -342,7 +341,7 @@ static void drop_operands(struct graph_piece *p)
     }
 }
 
-static bool has_sum_or_table(const struct graph_piece *p)
+static bool has_sum_or_table(const struct expr_piece *p)
 {
     for (int k = 0; k < p->n_axes; k++)
         if (p->result.stride[k] <= 0)
@@ -357,7 +356,7 @@ static int inline_operand(struct graph *g, int node, int p, int o, bool *out_don
     struct graph_node *n = &g->nodes[node];
     int value = n->in[n->pieces[p].operands[o].input];
     struct graph_node *from = &g->nodes[value];
-    const struct graph_operand *reads = &n->pieces[p].operands[o];
+    const struct expr_operand *reads = &n->pieces[p].operands[o];
     bool simple = from->kind == GRAPH_ADD || from->kind == GRAPH_ACTIVATE;
     *out_done = false;
     if ((from->kind != GRAPH_EXPR && !simple) || from->readers != 1 || value == g->output ||
@@ -371,18 +370,18 @@ static int inline_operand(struct graph *g, int node, int p, int o, bool *out_don
         return 0;
     if (simple)
         PP_TRY(fuse_make_expr(g, value));
-    const struct graph_piece *a = &from->pieces[0];
+    const struct expr_piece *a = &from->pieces[0];
     if (from->n_pieces != 1 || has_sum_or_table(a) ||
         a->n_steps + n->pieces[p].n_steps > MOST_STEPS)
         return 0;
     struct path path;
-    PP_OWN(free_piece) struct graph_piece *to = copy_piece(&n->pieces[p]);
+    PP_OWN(free_piece) struct expr_piece *to = copy_piece(&n->pieces[p]);
     if (!to)
         return PP_ERESOURCE;
     if (!find_path(to, o, a, &path))
         return 0;
     int number[PP_EXPR_INPUTS];
-    struct graph_operand follows[PP_EXPR_INPUTS];
+    struct expr_operand follows[PP_EXPR_INPUTS];
     if (a->n_operands > PP_EXPR_INPUTS || to->n_operands + a->n_operands - 1 > PP_EXPR_INPUTS)
         return 0;
     for (int i = 0; i < a->n_operands; i++)
@@ -402,7 +401,7 @@ static int inline_operand(struct graph *g, int node, int p, int o, bool *out_don
         drop_inputs(n);
         return 0;
     }
-    struct graph_piece old = n->pieces[p];
+    struct expr_piece old = n->pieces[p];
     n->pieces[p] = *to;
     *to = old;
     drop_inputs(n);

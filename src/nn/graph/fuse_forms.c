@@ -15,10 +15,10 @@
 
 /* Returns how many factors (code MUL) or terms (ADD) a step has, and lists their steps; -1: more
  * than MOST_LEAVES. */
-static int list_leaves(const struct graph_piece *p, int step, enum pp_expr_code code,
+static int list_leaves(const struct expr_piece *p, int step, enum pp_expr_code code,
                        int out[MOST_LEAVES], int n)
 {
-    const struct graph_step *s = &p->steps[step];
+    const struct expr_step *s = &p->steps[step];
     if (n < 0 || n == MOST_LEAVES)
         return -1;
     if (s->code != code) {
@@ -33,16 +33,16 @@ static bool is_near(double a, double b)
     return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-static bool is_load(const struct graph_piece *p, int step)
+static bool is_load(const struct expr_piece *p, int step)
 {
     return p->steps[step].code == PP_EXPR_LOAD;
 }
 
 /* Takes a number near x out of a list of leaves. */
-static bool take_number(const struct graph_piece *p, int *leaves, int *n, double x)
+static bool take_number(const struct expr_piece *p, int *leaves, int *n, double x)
 {
     for (int i = 0; i < *n; i++) {
-        const struct graph_step *s = &p->steps[leaves[i]];
+        const struct expr_step *s = &p->steps[leaves[i]];
         if (s->code == PP_EXPR_FILL && is_near((double)s->number, x)) {
             leaves[i] = leaves[--*n];
             return true;
@@ -52,7 +52,7 @@ static bool take_number(const struct graph_piece *p, int *leaves, int *n, double
 }
 
 /* Takes a load of operand `operand` (-1: of any) out of a list; returns the operand, or -1. */
-static int take_load(const struct graph_piece *p, int *leaves, int *n, int operand)
+static int take_load(const struct expr_piece *p, int *leaves, int *n, int operand)
 {
     for (int i = 0; i < *n; i++) {
         if (!is_load(p, leaves[i]) || (operand >= 0 && p->steps[leaves[i]].a != operand))
@@ -65,11 +65,11 @@ static int take_load(const struct graph_piece *p, int *leaves, int *n, int opera
 }
 
 /* Takes a step with this code (and activation) out of a list; returns its operand step, or -1. */
-static int take_call(const struct graph_piece *p, int *leaves, int *n, enum pp_expr_code code,
+static int take_call(const struct expr_piece *p, int *leaves, int *n, enum pp_expr_code code,
                      int which)
 {
     for (int i = 0; i < *n; i++) {
-        const struct graph_step *s = &p->steps[leaves[i]];
+        const struct expr_step *s = &p->steps[leaves[i]];
         if (s->code != code || (code == PP_EXPR_ACT && s->which != which))
             continue;
         leaves[i] = leaves[--*n];
@@ -82,7 +82,7 @@ static int take_call(const struct graph_piece *p, int *leaves, int *n, enum pp_e
 
 /* Returns whether an operand runs through the axes of its piece as memory lies, the first `axes` of
  * them; it repeats over the others. */
-static bool is_dense(const struct graph_piece *p, const struct graph_operand *o, int axes)
+static bool is_dense(const struct expr_piece *p, const struct expr_operand *o, int axes)
 {
     int64_t dense = 1;
     for (int k = p->n_axes - 1; k >= 0; k--) {
@@ -94,7 +94,7 @@ static bool is_dense(const struct graph_piece *p, const struct graph_operand *o,
 }
 
 /* Returns the piece of a node that has one, which writes its value as memory lies; else NULL. */
-static const struct graph_piece *only_piece(const struct graph_node *n)
+static const struct expr_piece *only_piece(const struct graph_node *n)
 {
     bool one = n->kind == GRAPH_EXPR && n->n_pieces == 1 && !n->dead &&
                is_dense(n->pieces, &n->pieces[0].result, n->pieces[0].n_axes);
@@ -121,14 +121,14 @@ static void become(struct graph_node *n, enum graph_kind kind, int input)
 /* ---- gelu: x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), or with erf(x / sqrt(2)) */
 
 /* Returns whether a step is x + 0.044715 * x * x * x. */
-static bool is_cubic(const struct graph_piece *p, int step)
+static bool is_cubic(const struct expr_piece *p, int step)
 {
     int terms[MOST_LEAVES], n = list_leaves(p, step, PP_EXPR_ADD, terms, 0);
     if (n != 2 || take_load(p, terms, &n, 0) < 0)
         return false;
     int factors[MOST_LEAVES], f = list_leaves(p, terms[0], PP_EXPR_MUL, factors, 0);
     if (f == 2 && take_number(p, factors, &f, 0.044715) && f == 1) {
-        const struct graph_step *s = &p->steps[factors[0]];
+        const struct expr_step *s = &p->steps[factors[0]];
         return s->code == PP_EXPR_POW && is_load(p, s->a) && is_near((double)s->number, 3);
     }
     return f >= 3 && take_number(p, factors, &f, 0.044715) && f == 3 &&
@@ -137,7 +137,7 @@ static bool is_cubic(const struct graph_piece *p, int step)
 }
 
 /* Returns PP_ACT_GELU or PP_ACT_GELU_TANH if the piece is one of them; else PP_ACT_NONE. */
-static enum pp_activation find_gelu(const struct graph_piece *p)
+static enum pp_activation find_gelu(const struct expr_piece *p)
 {
     int all[MOST_LEAVES], n = list_leaves(p, p->n_steps - 1, PP_EXPR_MUL, all, 0);
     if (n != 3 || !take_number(p, all, &n, 0.5) || take_load(p, all, &n, 0) < 0)
@@ -155,7 +155,7 @@ static enum pp_activation find_gelu(const struct graph_piece *p)
         f = list_leaves(p, of_erf >= 0 ? of_erf : of_tanh, PP_EXPR_MUL, factors, 0);
     if (of_erf >= 0) {
         bool scaled = f == 2 && take_number(p, factors, &f, M_SQRT1_2);
-        const struct graph_step *s = &p->steps[of_erf];
+        const struct expr_step *s = &p->steps[of_erf];
         if (s->code == PP_EXPR_DIV && is_load(p, s->a) && p->steps[s->b].code == PP_EXPR_FILL)
             return is_near((double)p->steps[s->b].number, M_SQRT2) ? PP_ACT_GELU : PP_ACT_NONE;
         return scaled && take_load(p, factors, &f, 0) >= 0 ? PP_ACT_GELU : PP_ACT_NONE;
@@ -168,7 +168,7 @@ static void find_activations(struct graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         struct graph_node *n = &g->nodes[i];
-        const struct graph_piece *p = only_piece(n);
+        const struct expr_piece *p = only_piece(n);
         if (!p || n->n_in != 1 || p->n_operands != 1 || !is_dense(p, &p->operands[0], p->n_axes) ||
             graph_floats(g, n->in[0]) != graph_floats(g, i))
             continue;
@@ -183,9 +183,9 @@ static void find_activations(struct graph *g)
 /* ---- RMS norm: w * (x * rsqrt(mean(x * x) + eps)) */
 
 /* Returns the operand of x if a node is mean(x * x) of `channels` values; else NULL. */
-static const struct graph_operand *find_mean_square(const struct graph_node *n, int64_t channels)
+static const struct expr_operand *find_mean_square(const struct graph_node *n, int64_t channels)
 {
-    const struct graph_piece *p = n->kind == GRAPH_EXPR && n->n_pieces == 1 ? n->pieces : NULL;
+    const struct expr_piece *p = n->kind == GRAPH_EXPR && n->n_pieces == 1 ? n->pieces : NULL;
     if (!p || p->n_axes < 1 || p->size[p->n_axes - 1] != channels ||
         !is_dense(p, &p->result, p->n_axes - 1))
         return NULL;
@@ -193,7 +193,7 @@ static const struct graph_operand *find_mean_square(const struct graph_node *n, 
     if (!take_number(p, all, &f, 1.0 / (double)channels))
         return NULL;
     if (f == 1 && p->steps[all[0]].code == PP_EXPR_POW) {
-        const struct graph_step *s = &p->steps[all[0]];
+        const struct expr_step *s = &p->steps[all[0]];
         return is_near((double)s->number, 2) && is_load(p, s->a) ? &p->operands[p->steps[s->a].a]
                                                                  : NULL;
     }
@@ -205,8 +205,8 @@ static const struct graph_operand *find_mean_square(const struct graph_node *n, 
 static int find_rsqrt(const struct graph *g, int node, float *eps)
 {
     const struct graph_node *n = &g->nodes[node];
-    const struct graph_piece *p = only_piece(n);
-    const struct graph_step *last = p ? &p->steps[p->n_steps - 1] : NULL;
+    const struct expr_piece *p = only_piece(n);
+    const struct expr_step *last = p ? &p->steps[p->n_steps - 1] : NULL;
     if (!p || p->n_operands != 1 || last->code != PP_EXPR_RSQRT ||
         !is_dense(p, &p->operands[0], p->n_axes))
         return -1;
@@ -221,7 +221,7 @@ static int find_rsqrt(const struct graph *g, int node, float *eps)
 static void find_rms_norm(struct graph *g, int node)
 {
     struct graph_node *n = &g->nodes[node];
-    const struct graph_piece *p = only_piece(n);
+    const struct expr_piece *p = only_piece(n);
     if (!p || p->n_operands != 3 || n->n_in != 3 || p->n_axes < 2)
         return;
     int all[MOST_LEAVES], f = list_leaves(p, p->n_steps - 1, PP_EXPR_MUL, all, 0), w = -1, r = -1,
@@ -232,7 +232,7 @@ static void find_rms_norm(struct graph *g, int node)
             return;
         int o = p->steps[all[k]].a;
         const struct graph_node *from = &g->nodes[n->in[p->operands[o].input]];
-        struct graph_operand over = p->operands[o];
+        struct expr_operand over = p->operands[o];
         over.stride[p->n_axes - 1] = 0; /* without the channels */
         int64_t outer = 0;
         for (int a = 0; a < p->n_axes; a++)
@@ -249,7 +249,7 @@ static void find_rms_norm(struct graph *g, int node)
     int value = n->in[p->operands[x].input], weight = n->in[p->operands[w].input];
     float eps;
     int mean = find_rsqrt(g, n->in[p->operands[r].input], &eps);
-    const struct graph_operand *squared =
+    const struct expr_operand *squared =
         mean < 0 ? NULL : find_mean_square(&g->nodes[mean], channels);
     if (!squared || g->nodes[mean].in[squared->input] != value ||
         !is_dense(g->nodes[mean].pieces, squared, g->nodes[mean].pieces[0].n_axes) ||
@@ -274,8 +274,8 @@ static int find_half_turn(const struct graph_node *n, int64_t width)
     bool seen[2] = {false, false};
     for (int k = 0; k < n->n_pieces && n->kind == GRAPH_EXPR && n->n_pieces == 2 && n->n_in == 1;
          k++) {
-        const struct graph_piece *p = &n->pieces[k];
-        const struct graph_operand *o = p->operands, *r = &p->result;
+        const struct expr_piece *p = &n->pieces[k];
+        const struct expr_operand *o = p->operands, *r = &p->result;
         int last = p->n_axes - 1;
         bool negates = p->n_steps == 2 && p->steps[1].code == PP_EXPR_NEG;
         int half = r->offset > 0;
@@ -322,14 +322,14 @@ static double find_base(const float *cosine, const float *sine, int64_t position
 }
 
 /* Finds the operand among the leaves of a product that is a table [axis 0][last axis]. */
-static int find_table(const struct graph *g, const struct graph_node *n,
-                      const struct graph_piece *p, const int *leaves, int n_leaves)
+static int find_table(const struct graph *g, const struct graph_node *n, const struct expr_piece *p,
+                      const int *leaves, int n_leaves)
 {
     for (int i = 0; i < n_leaves; i++) {
         int o = is_load(p, leaves[i]) ? p->steps[leaves[i]].a : -1;
         if (o < 0)
             continue;
-        const struct graph_operand *at = &p->operands[o];
+        const struct expr_operand *at = &p->operands[o];
         const struct graph_node *from = &g->nodes[n->in[at->input]];
         int last = p->n_axes - 1;
         bool table = from->kind == GRAPH_CONSTANT && at->offset == 0 && at->table_axis < 0 &&
@@ -345,7 +345,7 @@ static int find_table(const struct graph *g, const struct graph_node *n,
 static void find_rotary(struct graph *g, int node)
 {
     struct graph_node *n = &g->nodes[node];
-    const struct graph_piece *p = only_piece(n);
+    const struct expr_piece *p = only_piece(n);
     int terms[MOST_LEAVES];
     if (!p || p->n_operands != 4 || n->n_in != 4 || p->n_axes < 2 || p->n_axes > 3 ||
         list_leaves(p, p->n_steps - 1, PP_EXPR_ADD, terms, 0) != 2)
@@ -443,7 +443,7 @@ static bool are_one_product(const struct graph *g, int n, const int *nodes)
 static void find_gated(struct graph *g, int node)
 {
     struct graph_node *n = &g->nodes[node];
-    const struct graph_piece *p = only_piece(n);
+    const struct expr_piece *p = only_piece(n);
     if (!p || p->n_axes != 1 || p->n_operands != 2 || p->n_steps != 3 || n->n_in != 2 ||
         p->steps[2].code != PP_EXPR_MUL || !is_dense(p, &p->operands[0], 1) ||
         !is_dense(p, &p->operands[1], 1))

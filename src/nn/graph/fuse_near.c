@@ -86,14 +86,14 @@ static int join_residual(struct graph *g, struct graph_node *n)
  * else. */
 static int find_position_table(const struct graph *g, const struct graph_node *n)
 {
-    const struct graph_piece *p = n->kind == GRAPH_EXPR && n->n_pieces == 1 ? n->pieces : NULL;
+    const struct expr_piece *p = n->kind == GRAPH_EXPR && n->n_pieces == 1 ? n->pieces : NULL;
     if (n->kind == GRAPH_WEIGHT)
         return n->weights[0];
     if (!p || n->n_in != 1 || p->n_operands != 1 || p->n_steps != 1 ||
         g->nodes[n->in[0]].kind != GRAPH_WEIGHT)
         return -1;
     int64_t dense = 1;
-    const struct graph_operand *o = &p->operands[0];
+    const struct expr_operand *o = &p->operands[0];
     for (int k = p->n_axes - 1; k >= 0; k--) {
         if (o->stride[k] != dense || p->result.stride[k] != dense)
             return -1;
@@ -134,7 +134,7 @@ static bool is_plain_sum(const struct graph *g, const struct graph_node *n)
 {
     if (n->kind == GRAPH_ADD)
         return n->activation == PP_ACT_NONE;
-    const struct graph_piece *p = n->kind == GRAPH_EXPR && n->n_pieces == 1 ? n->pieces : NULL;
+    const struct expr_piece *p = n->kind == GRAPH_EXPR && n->n_pieces == 1 ? n->pieces : NULL;
     return p && n->n_in == 2 && p->n_axes == 1 && p->n_operands == 2 && p->n_steps == 3 &&
            p->steps[2].code == PP_EXPR_ADD && p->operands[0].stride[0] == 1 &&
            p->operands[1].stride[0] == 1 && p->operands[0].table_axis < 0 &&

@@ -19,11 +19,6 @@
 #include "ppcli/nn/model.h"
 #include "view.h"
 
-/* Programs of elementwise nodes, and their tables: as of expr.h. */
-#define graph_step expr_step
-#define graph_operand expr_operand
-#define graph_piece expr_piece
-
 /* ---- nodes */
 
 enum graph_kind {
@@ -86,15 +81,15 @@ struct graph_node {
     /* settings */
     const float *table; /* [floats of shape], owned by the graph */
     int n_pieces;
-    struct graph_piece *pieces; /* owned */
-    float fill;                 /* EXPR: where no piece writes */
-    int channels;               /* LINEAR, CONV, CROSS, EMBEDDING: of the result */
-    bool transposed;            /* LINEAR: the weight is [in][out] in the file */
-    int first, all;             /* LINEAR: rows first .. of the weight's `all` are used */
-    int padding;                /* EMBEDDING: row that learns nothing; -1: none */
-    int positions;              /* rows of channels of a sample, of what works on rows */
-    struct pp_shape columns;    /* LINEAR: as in struct pp_param; n 0: in order */
-    int piece[8];               /* PIECES: channels of each; n_weights / 2 or n_weights of them */
+    struct expr_piece *pieces; /* owned */
+    float fill;                /* EXPR: where no piece writes */
+    int channels;              /* LINEAR, CONV, CROSS, EMBEDDING: of the result */
+    bool transposed;           /* LINEAR: the weight is [in][out] in the file */
+    int first, all;            /* LINEAR: rows first .. of the weight's `all` are used */
+    int padding;               /* EMBEDDING: row that learns nothing; -1: none */
+    int positions;             /* rows of channels of a sample, of what works on rows */
+    struct pp_shape columns;   /* LINEAR: as in struct pp_param; n 0: in order */
+    int piece[8];              /* PIECES: channels of each; n_weights / 2 or n_weights of them */
     bool bias;
     enum pp_activation activation;
     float eps, momentum, p;
@@ -156,7 +151,7 @@ void graph_count_readers(struct graph *g);
 void graph_destroy(struct graph *g); /* accepts NULL */
 
 /* Merges the neighbouring axes of a piece that are one in all arrays. */
-void graph_piece_merge(struct graph_piece *p);
+void graph_piece_merge(struct expr_piece *p);
 
 /* ---- the way */
 

@@ -228,7 +228,7 @@ void lower_set(struct lower *l, const struct pt_node *n, int k, const struct vie
 
 struct view lower_copy(struct lower *l, const struct view *v)
 {
-    static const struct graph_step load = {.code = PP_EXPR_LOAD};
+    static const struct expr_step load = {.code = PP_EXPR_LOAD};
     struct view in = *v, out = {.n_dims = -1};
     return lower_expr(l, 1, &in, 1, &load, NULL, LOWER_IN_ORDER, &out) ? view_merge(&out) : out;
 }

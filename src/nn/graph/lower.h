@@ -163,7 +163,7 @@ enum lower_order {
  * those dimensions. Returns false, and leaves *out alone, after a failure or a problem.
  */
 bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
-                const struct graph_step *steps, const bool *summed, enum lower_order how,
+                const struct expr_step *steps, const bool *summed, enum lower_order how,
                 struct view *out);
 
 /* An operand of a formula: a number, or a view. */

@@ -135,10 +135,10 @@ static enum mask_kind read_mask(struct fold_constant *c)
 /* Returns a mask that is computed as an additive one. */
 static struct view add_bool_mask(struct lower *l, const struct view *mask)
 {
-    static const struct graph_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
-                                              {.code = PP_EXPR_FILL, .number = 0},
-                                              {.code = PP_EXPR_FILL, .number = -INFINITY},
-                                              {.code = PP_EXPR_SELECT, .a = 0, .b = 1, .c = 2}};
+    static const struct expr_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
+                                             {.code = PP_EXPR_FILL, .number = 0},
+                                             {.code = PP_EXPR_FILL, .number = -INFINITY},
+                                             {.code = PP_EXPR_SELECT, .a = 0, .b = 1, .c = 2}};
     struct view in = *mask, y = {.n_dims = -1};
     if (mask->n_dims >= 0)
         lower_expr(l, 1, &in, 4, steps, NULL, LOWER_AS_LARGEST, &y);

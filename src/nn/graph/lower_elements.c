@@ -29,8 +29,8 @@ static void activate_view(struct lower *l, const struct pt_node *n, enum pp_acti
         out = v;
         out.value = l->graph->n_nodes - 1;
     } else {
-        const struct graph_step steps[] = {{.code = PP_EXPR_LOAD},
-                                           {.code = PP_EXPR_ACT, .which = (int)act}};
+        const struct expr_step steps[] = {{.code = PP_EXPR_LOAD},
+                                          {.code = PP_EXPR_ACT, .which = (int)act}};
         if (!lower_expr(l, 1, &v, 2, steps, NULL, LOWER_AS_LARGEST, &out))
             return;
     }
@@ -146,8 +146,8 @@ static void lower_power(struct lower *l, const struct pt_node *n, const struct l
             return;
         }
     }
-    const struct graph_step steps[] = {{.code = PP_EXPR_LOAD},
-                                       {.code = PP_EXPR_POW, .number = (float)e.number}};
+    const struct expr_step steps[] = {{.code = PP_EXPR_LOAD},
+                                      {.code = PP_EXPR_POW, .number = (float)e.number}};
     struct view v = lower_tensor(l, n, "self"), out;
     if (lower_expr(l, 1, &v, 2, steps, NULL, LOWER_AS_LARGEST, &out))
         lower_set(l, n, 0, &out);

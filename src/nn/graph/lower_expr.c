@@ -79,17 +79,17 @@ static bool align_views(struct lower *l, int n, struct view *views)
 /* ---- pieces */
 
 /* Merges axis k + 1 of a piece into axis k if all arrays allow it. */
-static bool merge_piece_axes(struct graph_piece *p, int k)
+static bool merge_piece_axes(struct expr_piece *p, int k)
 {
     for (int i = 0; i <= p->n_operands; i++) {
-        const struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
+        const struct expr_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
         if (o->stride[k] != o->stride[k + 1] * p->size[k + 1] ||
             (o->table_axis >= 0 && (o->table_axis == k || o->table_axis == k + 1)))
             return false;
     }
     p->size[k] *= p->size[k + 1];
     for (int i = 0; i <= p->n_operands; i++) {
-        struct graph_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
+        struct expr_operand *o = i < p->n_operands ? &p->operands[i] : &p->result;
         o->stride[k] = o->stride[k + 1];
         memmove(&o->stride[k + 1], &o->stride[k + 2],
                 (size_t)(VIEW_AXES - k - 2) * sizeof(*o->stride));
@@ -100,16 +100,16 @@ static bool merge_piece_axes(struct graph_piece *p, int k)
     return true;
 }
 
-void graph_piece_merge(struct graph_piece *p)
+void graph_piece_merge(struct expr_piece *p)
 {
     for (int k = 0; k + 1 < p->n_axes;)
         k = merge_piece_axes(p, k) ? 0 : k + 1;
 }
 
 /* Returns how a view addresses its value along the axes `order` of a piece. */
-static struct graph_operand operand_of(const struct view *v, int input, int n, const int *order)
+static struct expr_operand operand_of(const struct view *v, int input, int n, const int *order)
 {
-    struct graph_operand o = {.input = input, .offset = v->offset, .table_axis = -1};
+    struct expr_operand o = {.input = input, .offset = v->offset, .table_axis = -1};
     for (int k = 0; k < n; k++)
         o.stride[k] = v->axes[order[k]].stride;
     return o;
@@ -117,19 +117,19 @@ static struct graph_operand operand_of(const struct view *v, int input, int n, c
 
 /* Adds a piece along the axes order[n_axes] of n views and the result's, which all have the same
  * axes, to a node; view i is of input inputs[i]. */
-static struct graph_piece *append_piece(struct lower *l, struct graph_node *node, int n_axes,
-                                        const int *order, int n, const struct view *views,
-                                        const int *inputs, const struct view *to, int n_steps,
-                                        const struct graph_step *steps)
+static struct expr_piece *append_piece(struct lower *l, struct graph_node *node, int n_axes,
+                                       const int *order, int n, const struct view *views,
+                                       const int *inputs, const struct view *to, int n_steps,
+                                       const struct expr_step *steps)
 {
-    struct graph_piece *p = pp_realloc(node->pieces, (size_t)node->n_pieces + 1, sizeof(*p));
+    struct expr_piece *p = pp_realloc(node->pieces, (size_t)node->n_pieces + 1, sizeof(*p));
     if (!p) {
         l->rc = PP_ERESOURCE;
         return NULL;
     }
     node->pieces = p;
     p = &p[node->n_pieces++];
-    *p = (struct graph_piece){.n_operands = n, .n_steps = n_steps};
+    *p = (struct expr_piece){.n_operands = n, .n_steps = n_steps};
     p->operands = pp_alloc((size_t)n, sizeof(*p->operands));
     p->steps = pp_alloc((size_t)n_steps, sizeof(*p->steps));
     if (!p->operands || !p->steps) {
@@ -148,7 +148,7 @@ static struct graph_piece *append_piece(struct lower *l, struct graph_node *node
 }
 
 /* Merges the axes of a piece; returns false if too many are left. */
-static bool finish_piece(struct lower *l, struct graph_piece *p)
+static bool finish_piece(struct lower *l, struct expr_piece *p)
 {
     graph_piece_merge(p);
     if (p->n_axes <= PP_AXES)
@@ -211,7 +211,7 @@ static bool are_ready(const struct lower *l, int n, const struct view *views)
 }
 
 bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
-                const struct graph_step *steps, const bool *summed, enum lower_order how,
+                const struct expr_step *steps, const bool *summed, enum lower_order how,
                 struct view *out)
 {
     int order[VIEW_AXES], in[PP_NODE_INPUTS], inputs[PP_NODE_INPUTS], dim_of[VIEW_AXES];
@@ -253,7 +253,7 @@ bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
             ? l->graph->nodes[like->value].shape
             : shape_of_whole(&result);
     struct graph_node *node = add_result(l, n_views, in, shape, &result);
-    struct graph_piece *p =
+    struct expr_piece *p =
         node ? append_piece(l, node, n, order, n_views, views, inputs, &to, n_steps, steps) : NULL;
     if (!p || !finish_piece(l, p))
         return false;
@@ -350,7 +350,7 @@ static bool align_part(struct lower *l, struct lower_part *part)
 bool lower_move(struct lower *l, const struct view *layout, float fill, int n_parts,
                 struct lower_part *parts, struct view *out)
 {
-    static const struct graph_step load = {.code = PP_EXPR_LOAD};
+    static const struct expr_step load = {.code = PP_EXPR_LOAD};
     struct view result = *layout;
     int n_in = 0, in[PP_NODE_INPUTS];
     for (int i = 0; i < n_parts; i++)
@@ -370,7 +370,7 @@ bool lower_move(struct lower *l, const struct view *layout, float fill, int n_pa
         const struct lower_part *part = &parts[i];
         int input = input_of(part->from.value, &n_in, in);
         int order[VIEW_AXES], n = order_axes(&part->to, LOWER_AS_LARGEST, order);
-        struct graph_piece *p =
+        struct expr_piece *p =
             append_piece(l, node, n, order, 1, &part->from, &input, &part->to, 1, &load);
         if (!p)
             return false;

@@ -22,7 +22,7 @@ struct compiler {
     const struct lower_operand *operands;
     int input[OPERANDS_MAX]; /* view of the node for each operand; -1: not read yet */
     int n_inputs, n_steps;
-    struct graph_step steps[STEPS_MAX];
+    struct expr_step steps[STEPS_MAX];
 };
 
 /* ---- steps */
@@ -33,10 +33,10 @@ static bool is_number(const struct compiler *c, int step, double number)
 }
 
 /* Returns the number of a step: an equal earlier one, or a new one. */
-static int put_step(struct compiler *c, struct graph_step s)
+static int put_step(struct compiler *c, struct expr_step s)
 {
     for (int i = 0; i < c->n_steps; i++) {
-        const struct graph_step *t = &c->steps[i];
+        const struct expr_step *t = &c->steps[i];
         if (t->code == s.code && t->which == s.which && t->a == s.a && t->b == s.b && t->c == s.c &&
             (s.code != PP_EXPR_FILL || memcmp(&t->number, &s.number, sizeof(s.number)) == 0))
             return i;
@@ -48,7 +48,7 @@ static int put_step(struct compiler *c, struct graph_step s)
 
 static int put_number(struct compiler *c, double number)
 {
-    return put_step(c, (struct graph_step){.code = PP_EXPR_FILL, .number = (float)number});
+    return put_step(c, (struct expr_step){.code = PP_EXPR_FILL, .number = (float)number});
 }
 
 /* Computes with two numbers; returns false if the code is not one of those of formulas. */
@@ -95,7 +95,7 @@ static int put_pair(struct compiler *c, enum pp_expr_code code, int a, int b)
         return a;
     if (code == PP_EXPR_LT && (is_number(c, b, -HUGE_VAL) || is_number(c, a, HUGE_VAL)))
         return put_number(c, 0);
-    return put_step(c, (struct graph_step){.code = code, .a = a, .b = b, .c = a});
+    return put_step(c, (struct expr_step){.code = code, .a = a, .b = b, .c = a});
 }
 
 static int put_choice(struct compiler *c, int condition, int yes, int no)
@@ -103,7 +103,7 @@ static int put_choice(struct compiler *c, int condition, int yes, int no)
     if (c->steps[condition].code == PP_EXPR_FILL)
         return is_number(c, condition, 0) ? no : yes;
     return put_step(c,
-                    (struct graph_step){.code = PP_EXPR_SELECT, .a = condition, .b = yes, .c = no});
+                    (struct expr_step){.code = PP_EXPR_SELECT, .a = condition, .b = yes, .c = no});
 }
 
 /* ---- the grammar */
@@ -128,7 +128,7 @@ static int read_operand(struct compiler *c)
         return put_number(c, c->operands[i].number);
     if (c->input[i] < 0)
         c->input[i] = c->n_inputs++;
-    return put_step(c, (struct graph_step){.code = PP_EXPR_LOAD, .a = c->input[i]});
+    return put_step(c, (struct expr_step){.code = PP_EXPR_LOAD, .a = c->input[i]});
 }
 
 static int read_function(struct compiler *c)
@@ -148,7 +148,7 @@ static int read_function(struct compiler *c)
             continue;
         int a = read_choice(c), b = take_word(c, ",") ? read_choice(c) : a;
         take_word(c, ")");
-        return put_step(c, (struct graph_step){.code = functions[i].code, .a = a, .b = b, .c = a});
+        return put_step(c, (struct expr_step){.code = functions[i].code, .a = a, .b = b, .c = a});
     }
     return -1;
 }
@@ -159,7 +159,7 @@ static int read_factor(struct compiler *c)
         int a = read_factor(c);
         return c->steps[a].code == PP_EXPR_FILL
                    ? put_number(c, -(double)c->steps[a].number)
-                   : put_step(c, (struct graph_step){.code = PP_EXPR_NEG, .a = a, .b = a, .c = a});
+                   : put_step(c, (struct expr_step){.code = PP_EXPR_NEG, .a = a, .b = a, .c = a});
     }
     if (take_word(c, "(")) {
         int inside = read_choice(c);
@@ -237,12 +237,12 @@ static void end_with(struct compiler *c, int result)
     int now[STEPS_MAX], n = 0;
     needed[result] = true;
     for (int i = result; i >= 0; i--) {
-        const struct graph_step *s = &c->steps[i];
+        const struct expr_step *s = &c->steps[i];
         if (needed[i] && s->code != PP_EXPR_LOAD && s->code != PP_EXPR_FILL)
             needed[s->a] = needed[s->b] = needed[s->c] = true;
     }
     for (int i = 0; i <= result; i++) {
-        struct graph_step s = c->steps[i];
+        struct expr_step s = c->steps[i];
         if (!needed[i])
             continue;
         if (s.code != PP_EXPR_LOAD && s.code != PP_EXPR_FILL) {

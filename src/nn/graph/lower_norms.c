@@ -18,9 +18,9 @@
 static struct view combine(struct lower *l, const struct view *a, const struct view *b,
                            enum pp_expr_code op)
 {
-    const struct graph_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
-                                       {.code = PP_EXPR_LOAD, .a = 1},
-                                       {.code = op, .a = 0, .b = 1}};
+    const struct expr_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
+                                      {.code = PP_EXPR_LOAD, .a = 1},
+                                      {.code = op, .a = 0, .b = 1}};
     struct view y = {.n_dims = -1}, in[2] = {*a, *b};
     struct pt_size dims[PT_DIMS];
     for (int d = 0; d < a->n_dims; d++)
@@ -41,13 +41,13 @@ static struct view take_mean(struct lower *l, const struct view *x, const bool *
     double n = 1;
     for (int d = 0; d < x->n_dims; d++)
         n *= summed[d] ? (double)view_size(x, d).n : 1;
-    const struct graph_step number = {.code = PP_EXPR_FILL, .number = (float)(1 / n)};
-    const struct graph_step of_x[] = {
+    const struct expr_step number = {.code = PP_EXPR_FILL, .number = (float)(1 / n)};
+    const struct expr_step of_x[] = {
         {.code = PP_EXPR_LOAD, .a = 0}, number, {.code = PP_EXPR_MUL, .a = 0, .b = 1}};
-    const struct graph_step of_squares[] = {{.code = PP_EXPR_LOAD, .a = 0},
-                                            {.code = PP_EXPR_MUL, .a = 0, .b = 0},
-                                            number,
-                                            {.code = PP_EXPR_MUL, .a = 1, .b = 2}};
+    const struct expr_step of_squares[] = {{.code = PP_EXPR_LOAD, .a = 0},
+                                           {.code = PP_EXPR_MUL, .a = 0, .b = 0},
+                                           number,
+                                           {.code = PP_EXPR_MUL, .a = 1, .b = 2}};
     struct view in = *x, y = {.n_dims = -1};
     if (x->n_dims >= 0)
         lower_expr(l, 1, &in, squares ? 4 : 3, squares ? of_squares : of_x, summed,
@@ -60,10 +60,10 @@ static struct view take_mean(struct lower *l, const struct view *x, const bool *
 static struct view normalize(struct lower *l, const struct view *x, const bool *summed, double eps,
                              bool centred)
 {
-    const struct graph_step rsqrt[] = {{.code = PP_EXPR_LOAD, .a = 0},
-                                       {.code = PP_EXPR_FILL, .number = (float)eps},
-                                       {.code = PP_EXPR_ADD, .a = 0, .b = 1},
-                                       {.code = PP_EXPR_RSQRT, .a = 2}};
+    const struct expr_step rsqrt[] = {{.code = PP_EXPR_LOAD, .a = 0},
+                                      {.code = PP_EXPR_FILL, .number = (float)eps},
+                                      {.code = PP_EXPR_ADD, .a = 0, .b = 1},
+                                      {.code = PP_EXPR_RSQRT, .a = 2}};
     struct view away = *x, none = {.n_dims = -1};
     if (centred) {
         struct view mean = take_mean(l, x, summed, false);

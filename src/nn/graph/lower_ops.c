@@ -145,9 +145,9 @@ static bool expand_to(struct lower *l, struct view *v, int n_dims, const struct 
 static struct view add_product(struct lower *l, const struct view *a, const struct view *b,
                                int n_dims, const struct pt_size *dims, int n_out)
 {
-    static const struct graph_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
-                                              {.code = PP_EXPR_LOAD, .a = 1},
-                                              {.code = PP_EXPR_MUL, .a = 0, .b = 1}};
+    static const struct expr_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
+                                             {.code = PP_EXPR_LOAD, .a = 1},
+                                             {.code = PP_EXPR_MUL, .a = 0, .b = 1}};
     struct view none = {.n_dims = -1}, y = none, in[2] = {*a, *b};
     bool summed[PT_DIMS] = {false};
     int samples = 0;
@@ -198,9 +198,9 @@ static struct view multiply(struct lower *l, const struct view *a, const struct 
 /* Adds a bias that is not a parameter as a whole. */
 static struct view add_bias(struct lower *l, const struct view *y, struct view bias)
 {
-    static const struct graph_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
-                                              {.code = PP_EXPR_LOAD, .a = 1},
-                                              {.code = PP_EXPR_ADD, .a = 0, .b = 1}};
+    static const struct expr_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
+                                             {.code = PP_EXPR_LOAD, .a = 1},
+                                             {.code = PP_EXPR_ADD, .a = 0, .b = 1}};
     struct view out = {.n_dims = -1}, in[2] = {*y, bias};
     struct pt_size dims[PT_DIMS];
     for (int d = 0; d < y->n_dims; d++)
@@ -352,9 +352,9 @@ static void lower_einsum(struct lower *l, const struct pt_node *n, const struct 
 /* Adds a node that copies rows table[i] of w[..][channels] to [n][channels]. */
 static bool add_rows_of(struct lower *l, const struct view *w, int n, const int32_t *rows)
 {
-    PP_OWN_MEMORY struct graph_piece *piece = pp_alloc(1, sizeof(*piece));
-    PP_OWN_MEMORY struct graph_operand *operand = pp_alloc(1, sizeof(*operand));
-    PP_OWN_MEMORY struct graph_step *step = pp_alloc(1, sizeof(*step));
+    PP_OWN_MEMORY struct expr_piece *piece = pp_alloc(1, sizeof(*piece));
+    PP_OWN_MEMORY struct expr_operand *operand = pp_alloc(1, sizeof(*operand));
+    PP_OWN_MEMORY struct expr_step *step = pp_alloc(1, sizeof(*step));
     int table = graph_add_table(l->graph, n, rows), channels = (int)view_size(w, 1).n;
     struct graph_node *node = piece && operand && step && table >= 0
                                   ? lower_add(l, GRAPH_EXPR, 1, &w->value, lower_shape(n, channels))
@@ -363,16 +363,16 @@ static bool add_rows_of(struct lower *l, const struct view *w, int n, const int3
         l->rc = l->rc < 0 ? l->rc : PP_ERESOURCE;
         return false;
     }
-    *step = (struct graph_step){.code = PP_EXPR_LOAD};
-    *operand = (struct graph_operand){
+    *step = (struct expr_step){.code = PP_EXPR_LOAD};
+    *operand = (struct expr_operand){
         .offset = w->offset, .stride = {channels, 1}, .table_axis = 0, .table = table};
-    *piece = (struct graph_piece){.n_axes = 2,
-                                  .size = {n, channels},
-                                  .n_operands = 1,
-                                  .operands = operand,
-                                  .n_steps = 1,
-                                  .steps = step,
-                                  .result = {.stride = {channels, 1}, .table_axis = -1}};
+    *piece = (struct expr_piece){.n_axes = 2,
+                                 .size = {n, channels},
+                                 .n_operands = 1,
+                                 .operands = operand,
+                                 .n_steps = 1,
+                                 .steps = step,
+                                 .result = {.stride = {channels, 1}, .table_axis = -1}};
     node->n_pieces = 1;
     node->pieces = piece;
     piece = NULL;

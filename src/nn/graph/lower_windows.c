@@ -216,7 +216,7 @@ static struct view repeat_dim(const struct view *v, int dim, int64_t times)
 static bool pool_dim(struct lower *l, const struct pt_node *n, struct view *v, int dim,
                      int64_t pieces)
 {
-    static const struct graph_step load = {.code = PP_EXPR_LOAD};
+    static const struct expr_step load = {.code = PP_EXPR_LOAD};
     struct view x = *v;
     bool summed[PT_DIMS] = {false};
     int64_t size = view_size(v, dim).n;
@@ -235,7 +235,7 @@ static bool pool_dim(struct lower *l, const struct pt_node *n, struct view *v, i
             return false;
     }
     summed[dim + 1] = true;
-    const struct graph_step mean[] = {
+    const struct expr_step mean[] = {
         load,
         {.code = PP_EXPR_FILL, .number = (float)((double)pieces / (double)size)},
         {.code = PP_EXPR_MUL, .a = 0, .b = 1}};
