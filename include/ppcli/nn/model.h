@@ -270,8 +270,7 @@ struct pp_node {
     int activation; /* enum pp_activation after a linear, a convolution or a norm */
     bool bias;      /* of linear, convolution and layer norm */
     struct {
-        int first,
-            all; /* a linear uses rows first .. of a weight with `all` rows; 0: all of them */
+        int first, all; /* of a linear: rows of its weight from first on, of `all`; 0: all rows */
     } rows;
     bool logits; /* the model's last node, a linear without activation and bias: rows of its value
                     are pp_model_logits_row() apart */

@@ -171,14 +171,6 @@ static int emit_pieces(struct emitter *e, const struct graph_node *n, const char
     return y;
 }
 
-static int emit_cross(struct emitter *e, const struct graph_node *n, const char *name)
-{
-    int64_t in = graph_floats(e->g, n->in[0]) / n->positions;
-    struct pp_shape text = {2, {n->positions, (int)in, 1}};
-    int q = input_of(e, n, 0, text), kv = input_of(e, n, 1, text);
-    return cross_linear(e->b, name, q, kv, n->channels);
-}
-
 static int emit_conv(struct emitter *e, const struct graph_node *n, const char *name)
 {
     const struct window w = {n->window.kernel, n->window.stride, n->window.pad, n->window.groups,
@@ -332,7 +324,6 @@ static int emit_attention(struct emitter *e, const struct graph_node *n, const c
 static int (*const emitters[])(struct emitter *e, const struct graph_node *n, const char *name) = {
     [GRAPH_LINEAR] = emit_linear,
     [GRAPH_PIECES] = emit_pieces,
-    [GRAPH_CROSS] = emit_cross,
     [GRAPH_CONV] = emit_conv,
     [GRAPH_BATCH_NORM] = emit_batch_norm,
     [GRAPH_GROUP_NORM] = emit_group_norm,
@@ -457,6 +448,15 @@ static bool is_whole_type(enum pt_dtype t)
     return t != PT_F32 && t != PT_F64 && t != PT_F16 && t != PT_BF16;
 }
 
+/* Returns whether the data are whole numbers. */
+static bool takes_tokens(const struct pt_program *p)
+{
+    for (int i = 0; i < p->n_inputs; i++)
+        if (p->inputs[i].value >= 0)
+            return is_whole_type(p->values[p->inputs[i].value].type.dtype);
+    return false;
+}
+
 /* Lists the tensors of state_dict() that are no parameter's, or not under its name. */
 static int list_extras(struct emitter *e)
 {
@@ -504,6 +504,7 @@ int graph_emit(const struct graph *g, const struct graph_initial *initial, struc
     struct emitter e = {.g = g, .p = g->program, .initial = initial, .b = b};
     PP_TRY(init_emitter(&e));
     b->m->values[0] = g->nodes[0].shape;
+    b->m->tokens = takes_tokens(g->program);
     for (int i = 0; i < g->n_layers; i++)
         emit_layer(&e, &g->layers[i], i + 1 < g->n_layers ? g->layers[i + 1].first : g->n_nodes);
     if (g->n_layers == 0)

@@ -29,7 +29,6 @@ enum graph_kind {
     GRAPH_SOFTMAX,
     GRAPH_LINEAR, /* weight, bias or -1 */
     GRAPH_PIECES, /* several linears of one input as one product: weights, then biases */
-    GRAPH_CROSS,  /* in_proj of queries and, of another text, of keys and values */
     GRAPH_CONV,
     GRAPH_BATCH_NORM,
     GRAPH_GROUP_NORM,
@@ -83,7 +82,7 @@ struct graph_node {
     int n_pieces;
     struct expr_piece *pieces; /* owned */
     float fill;                /* EXPR: where no piece writes */
-    int channels;              /* LINEAR, CONV, CROSS, EMBEDDING: of the result */
+    int channels;              /* LINEAR, CONV, EMBEDDING: of the result */
     bool transposed;           /* LINEAR: the weight is [in][out] in the file */
     int first, all;            /* LINEAR: rows first .. of the weight's `all` are used */
     int padding;               /* EMBEDDING: row that learns nothing; -1: none */

@@ -139,8 +139,8 @@ static bool is_inside_block(const struct route *r, const struct station *s)
 
 static bool is_heavy(const struct graph_node *n)
 {
-    return n->kind == GRAPH_LINEAR || n->kind == GRAPH_PIECES || n->kind == GRAPH_CROSS ||
-           n->kind == GRAPH_CONV || n->kind == GRAPH_EMBEDDING || n->kind == GRAPH_ATTENTION;
+    return n->kind == GRAPH_LINEAR || n->kind == GRAPH_PIECES || n->kind == GRAPH_CONV ||
+           n->kind == GRAPH_EMBEDDING || n->kind == GRAPH_ATTENTION;
 }
 
 /* Returns whether the stations from `at` to the next place where a layer may begin have a

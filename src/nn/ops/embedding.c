@@ -16,6 +16,16 @@ static const float *position_table(const struct pp_node *n, const float *params)
     return n->n_params > 1 ? params + tokens : NULL;
 }
 
+/* Tokens that are computed have the type of values, and bfloat16 tells only 256 apart. */
+static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
+                   const float *packed, float *grads)
+{
+    bool exact = n->x[0] == 0 || pp_backend_value_bytes(&be->choice) == sizeof(float);
+    return exact ? 0
+                 : pp_fail(PP_ECONFIG, "run.precision: an embedding of tokens that the model "
+                                       "computes needs f32");
+}
+
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_embedding_forward(
@@ -62,6 +72,7 @@ const struct pp_node_op op_embedding = {
     .name = "embedding",
     .kernels = PP_USES(embedding_forward) | PP_USES(embedding_backward_weight),
     .bound = bound,
+    .prepare = prepare,
     .forward = forward,
     .backward_weight = backward_weight,
 };
