@@ -55,37 +55,53 @@ static struct view take_mean(struct lower *l, const struct view *x, const bool *
     return y;
 }
 
+/* Returns 1 / sqrt(variance + eps). */
+static struct view take_scale(struct lower *l, const struct view *variance, double eps)
+{
+    const struct expr_step steps[] = {{.code = PP_EXPR_LOAD, .a = 0},
+                                      {.code = PP_EXPR_FILL, .number = (float)eps},
+                                      {.code = PP_EXPR_ADD, .a = 0, .b = 1},
+                                      {.code = PP_EXPR_RSQRT, .a = 2}};
+    struct view in = *variance, y = {.n_dims = -1};
+    if (variance->n_dims >= 0)
+        lower_expr(l, 1, &in, 4, steps, NULL, LOWER_AS_LARGEST, &y);
+    return y;
+}
+
 /* Returns (x - mean) / sqrt(variance + eps) over the summed dimensions; not centred: the mean is
  * taken as 0. */
 static struct view normalize(struct lower *l, const struct view *x, const bool *summed, double eps,
                              bool centred)
 {
-    const struct expr_step rsqrt[] = {{.code = PP_EXPR_LOAD, .a = 0},
-                                      {.code = PP_EXPR_FILL, .number = (float)eps},
-                                      {.code = PP_EXPR_ADD, .a = 0, .b = 1},
-                                      {.code = PP_EXPR_RSQRT, .a = 2}};
-    struct view away = *x, none = {.n_dims = -1};
+    struct view away = *x;
     if (centred) {
         struct view mean = take_mean(l, x, summed, false);
         away = combine(l, x, &mean, PP_EXPR_SUB);
     }
-    struct view scale = take_mean(l, &away, summed, true);
-    if (scale.n_dims < 0 || !lower_expr(l, 1, &scale, 4, rsqrt, NULL, LOWER_AS_LARGEST, &scale))
-        return none;
+    struct view variance = take_mean(l, &away, summed, true);
+    struct view scale = take_scale(l, &variance, eps);
     return combine(l, &away, &scale, PP_EXPR_MUL);
 }
 
-/* Multiplies y by argument `name`, or adds it, if it is there; its only dimension, or its last ones,
- * belong to y's dimensions from `dim` on. */
+/* Computes op(y, w), where w's only dimension, or its last ones, belong to y's dimensions from `dim`
+ * on. */
+static void apply(struct lower *l, enum pp_expr_code op, int dim, const struct view *weight,
+                  struct view *y)
+{
+    struct view w = *weight;
+    while (w.n_dims >= 0 && dim + w.n_dims < y->n_dims)
+        w = view_insert(&w, w.n_dims);
+    *y = combine(l, y, &w, op);
+}
+
+/* The same with the argument `name`, if it is there. */
 static void apply_weight(struct lower *l, const struct pt_node *n, const char *name,
                          enum pp_expr_code op, int dim, struct view *y)
 {
     if (!lower_has(n, name) || y->n_dims < 0)
         return;
     struct view w = lower_tensor(l, n, name);
-    while (w.n_dims >= 0 && dim + w.n_dims < y->n_dims)
-        w = view_insert(&w, w.n_dims);
-    *y = combine(l, y, &w, op);
+    apply(l, op, dim, &w, y);
 }
 
 /* ---- batch norm */
@@ -116,8 +132,19 @@ static bool read_batch_norm(struct lower *l, const struct pt_node *n, int weight
                                 names[i]);
     }
     weights[4] = find_count(l->program, weights[2]);
-    return lower_flag(n, "training", false) ||
-           lower_refuse(l, "a batch norm in evaluation: export the model after model.train()");
+    return true;
+}
+
+/* A batch norm that the program evaluates: its statistics never change. */
+static void write_out_evaluated(struct lower *l, const struct pt_node *n)
+{
+    struct view y = lower_tensor(l, n, "input"), variance = lower_tensor(l, n, "running_var");
+    struct view scale = take_scale(l, &variance, lower_number(n, "eps", 1e-5));
+    apply_weight(l, n, "running_mean", PP_EXPR_SUB, 1, &y);
+    apply(l, PP_EXPR_MUL, 1, &scale, &y);
+    apply_weight(l, n, "weight", PP_EXPR_MUL, 1, &y);
+    apply_weight(l, n, "bias", PP_EXPR_ADD, 1, &y);
+    lower_set(l, n, 0, &y);
 }
 
 /* Returns the input with its channels last, as rows of channels. */
@@ -157,6 +184,10 @@ static void lower_batch_norm(struct lower *l, const struct pt_node *n, const str
 {
     int weights[5];
     (void)row;
+    if (!lower_flag(n, "training", false)) {
+        write_out_evaluated(l, n);
+        return;
+    }
     if (!read_batch_norm(l, n, weights))
         return;
     struct view x = take_channels(l, n, "input");
