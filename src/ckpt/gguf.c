@@ -3,7 +3,6 @@
  * GGUF, version 3, the format of llama.cpp: keys with values, a list of tensors, their data.
  * Dimensions are written innermost first; matrices are [out][in] as in torch.nn.Linear.
  */
-#include <math.h>
 #include <string.h>
 
 #include "gguf.h"
@@ -148,27 +147,6 @@ static void list_tensor(struct gguf *g, const char *name, int n_dims, const int6
     g->n_tensors++;
 }
 
-/* Rounds a float to IEEE half precision: to nearest, ties to even. */
-static uint16_t to_half(float f)
-{
-    float size = fabsf(f);
-    uint16_t sign = signbit(f) ? 0x8000 : 0;
-    int exponent = 0;
-    if (size >= 65520.0f)
-        return sign | 0x7c00;
-    (void)frexpf(size, &exponent);
-    int place = exponent - 11 < -24 ? -24 : exponent - 11; /* exponent of the last bit */
-    long units = lrint(ldexp((double)size, -place));
-    return (uint16_t)(sign | (uint16_t)((place + 24) * 1024L + units));
-}
-
-static uint16_t to_bfloat(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof(bits));
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static int write_values(struct gguf *g, const char *name, enum pp_st_dtype type,
                         const float *values, size_t n)
 {
@@ -178,7 +156,8 @@ static int write_values(struct gguf *g, const char *name, enum pp_st_dtype type,
     for (size_t at = 0, m; at < n; at += m) {
         m = n - at < 512 ? n - at : 512;
         for (size_t i = 0; i < m; i++) {
-            half[i] = type == PP_ST_F16 ? to_half(values[at + i]) : to_bfloat(values[at + i]);
+            half[i] =
+                type == PP_ST_F16 ? pp_f16_round(values[at + i]) : pp_bf16_round(values[at + i]);
             if ((half[i] & 0x7fff) == (type == PP_ST_F16 ? 0x7c00 : 0x7f80))
                 return pp_fail(PP_ECONFIG, "%s: tensor %s has %g, too large for --dtype %s",
                                g->e->ck->path, name, (double)values[at + i],

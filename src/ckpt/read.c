@@ -23,20 +23,6 @@ static float float_of_bits(uint32_t bits)
     return f;
 }
 
-/* Converts an IEEE half to a float, which represents it exactly. A half has 1 bit of sign, 5 of
- * exponent (bias 15) and 10 of fraction. */
-static float float_of_half(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h >> 15) << 31, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 31)
-        return float_of_bits(sign | 0x7f800000u | fraction << 13);
-    if (exponent == 0) {
-        float f = (float)fraction * 0x1p-24f;
-        return sign ? -f : f;
-    }
-    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
 static void convert_to_floats(enum pp_st_dtype from, const void *src, size_t n, float *dst)
 {
     const uint8_t *p = src;
@@ -55,7 +41,7 @@ static void convert_to_floats(enum pp_st_dtype from, const void *src, size_t n, 
             continue;
         }
         memcpy(&half, p + 2 * i, sizeof(half));
-        dst[i] = from == PP_ST_F16 ? float_of_half(half) : float_of_bits((uint32_t)half << 16);
+        dst[i] = from == PP_ST_F16 ? pp_f16_value(half) : float_of_bits((uint32_t)half << 16);
     }
 }
 

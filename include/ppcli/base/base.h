@@ -398,6 +398,13 @@ void pp_rng_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean, f
  */
 void pp_rng_permutation(uint64_t seed, uint64_t stream, uint32_t n, uint32_t *out);
 
+/* ---- numbers of 16 bits */
+
+/* Round a finite float to IEEE half precision, and to bfloat16: to nearest, ties to even. */
+uint16_t pp_f16_round(float f);
+uint16_t pp_bf16_round(float f);
+float pp_f16_value(uint16_t h); /* of a half */
+
 /* ---- order statistics */
 
 /* Order statistics of measurements. */
