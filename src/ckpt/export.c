@@ -5,12 +5,14 @@
  */
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "export.h"
 #include "safetensors.h"
 #include "checkpoint.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
+#include "ppcli/nn/archive.h"
 
 static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
@@ -265,7 +267,30 @@ static int write_form(struct exporter *e, const struct pp_export *x, const char 
     }
 }
 
-int pp_ckpt_export(const struct pp_export *x, const char *dir)
+/* ---- a PyTorch program */
+
+static int copy_values(void *ctx, uint64_t first, const float *values, size_t n)
+{
+    memcpy((float *)ctx + first, values, n * sizeof(*values));
+    return 0;
+}
+
+static int read_tensor(void *ctx, const char *name, int n_dims, const int64_t *dims, float *values)
+{
+    return pp_ckpt_read(ctx, name, n_dims, dims, copy_values, values);
+}
+
+/* Writes the program that was trained with the weights of the checkpoint. */
+static int export_program(const struct pp_export *x, const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) == 0)
+        return pp_fail(PP_ECONFIG, "%s exists: name a new file", path);
+    PP_TRY(pp_weights_check_extras(x->model, x->ck));
+    return pp_archive_write(x->cfg->model.from, path, read_tensor, (void *)x->ck);
+}
+
+int pp_ckpt_export(const struct pp_export *x, const char *path)
 {
     static const struct {
         const char *models, *whom;
@@ -275,11 +300,15 @@ int pp_ckpt_export(const struct pp_export *x, const char *dir)
         {"mlp sequential resnet encoder", "ONNX; only mlp, sequential, resnet and encoder can"},
         {"mlp sequential resnet encoder",
          "PyTorch; only mlp, sequential, resnet and encoder can, gpt and llama with "
-         "--format hf"}};
+         "--format hf"},
+        {"graph", "PyTorch as a program; only graph can"}};
     const char *type = x->cfg->model.type;
     if (!pp_has_word(forms[x->format].models, type))
-        return pp_fail(PP_ECONFIG, "%s: model.type = %s cannot be exported for %s", x->ck->path,
-                       type, forms[x->format].whom);
+        return pp_fail(PP_ECONFIG, "%s: model.type = %s cannot be exported for %s%s", x->ck->path,
+                       type, forms[x->format].whom,
+                       strcmp(type, "graph") == 0 ? "; a graph can with --format pt2" : "");
+    if (x->format == PP_EXPORT_PT2)
+        return export_program(x, path);
     if (x->format >= PP_EXPORT_ONNX && x->cfg->model.mask_padding)
         return pp_fail(PP_ECONFIG,
                        "%s: model.mask_padding = on needs the lengths of texts, which the exported "
@@ -294,7 +323,7 @@ int pp_ckpt_export(const struct pp_export *x, const char *dir)
             x->cfg->data.resize, x->cfg->data.resize);
     PP_TRY(x->format == PP_EXPORT_HF ? check_family(&e) : 0);
     PP_TRY(list_items(&e));
-    PP_TRY(make_export_folder(dir));
-    PP_TRY(write_form(&e, x, dir));
-    return pp_io_sync_dir(&pp_io_system, dir);
+    PP_TRY(make_export_folder(path));
+    PP_TRY(write_form(&e, x, path));
+    return pp_io_sync_dir(&pp_io_system, path);
 }

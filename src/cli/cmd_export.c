@@ -36,7 +36,10 @@ static int write_files(struct pp_export *x, struct pp_config *cfg, const char *t
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN(pp_tokenizer_destroy) struct pp_tokenizer *tokens = NULL;
     PP_OWN(pp_vocabulary_fini) struct pp_vocabulary kept = {0};
-    if (x->format >= PP_EXPORT_ONNX) {
+    const struct pp_data_input unknown = {0}; /* a program has its own sizes */
+    if (x->format == PP_EXPORT_PT2)
+        PP_TRY(strcmp(cfg->model.type, "graph") == 0 ? pp_model_create(cfg, &unknown, &model) : 0);
+    else if (x->format >= PP_EXPORT_ONNX) {
         int rc = pp_run_model(cfg, &model);
         bool said = rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0;
         PP_TRY(said ? pp_fail(PP_ECONFIG, "%s", pp_config_problem_text(cfg, 0)) : rc);
@@ -55,11 +58,13 @@ int cmd_export(int argc, char **argv)
 {
     static const enum pp_st_dtype dtypes[] = {PP_ST_F32, PP_ST_F16, PP_ST_BF16};
     static const char *const files[] = {"model.safetensors, config.json", "model.gguf",
-                                        "model.onnx", "model.safetensors and model.py"};
-    int format = 0, dtype = 0;
+                                        "model.onnx", "model.safetensors and model.py",
+                                        "the program with the weights"};
+    int format = -1, dtype = 0;
     const char *tokenizer = NULL;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_CHOICE, &format, "hf|gguf|onnx|torch", "the kind of files; hf"},
+        {"format", 0, PP_CLI_CHOICE, &format, "hf|gguf|onnx|torch|pt2",
+         "the kind of files; hf; of a program pt2"},
         {"dtype", 0, PP_CLI_CHOICE, &dtype, "f32|f16|bf16", "gguf: of matrices; default f32"},
         {"tokenizer", 0, PP_CLI_STRING, &tokenizer, "DIR",
          "gguf: tokenizer.json's folder; the checkpoint's"},
@@ -85,10 +90,13 @@ int cmd_export(int argc, char **argv)
                        ck->path);
     }
     int64_t step = pp_ckpt_state(ck)->step;
+    if (format < 0)
+        format = strcmp(cfg->model.type, "graph") == 0 ? PP_EXPORT_PT2 : PP_EXPORT_HF;
     if (words[1])
         PP_TRY(pp_path_format(dir, "%s", words[1]));
     else
-        PP_TRY(pp_path_format(dir, "%s/export-%08" PRId64, words[0], step));
+        PP_TRY(pp_path_format(dir, "%s/export-%08" PRId64 "%s", words[0], step,
+                              format == PP_EXPORT_PT2 ? ".pt2" : ""));
     struct pp_export x = {
         .ck = ck, .cfg = cfg, .format = (enum pp_export_format)format, .dtype = dtypes[dtype]};
     bool named = false;

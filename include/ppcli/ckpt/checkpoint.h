@@ -283,7 +283,8 @@ enum pp_export_format {
     PP_EXPORT_HF,   /* model.safetensors and config.json, for from_pretrained() */
     PP_EXPORT_GGUF, /* model.gguf, for llama.cpp */
     PP_EXPORT_ONNX, /* model.onnx, for inference with any number of samples */
-    PP_EXPORT_TORCH /* model.safetensors and model.py, which makes the module and loads them */
+    PP_EXPORT_TORCH, /* model.safetensors and model.py, which makes the module and loads them */
+    PP_EXPORT_PT2    /* the PyTorch program that was trained, with the weights: a file */
 };
 
 struct pp_model;
@@ -293,15 +294,15 @@ struct pp_export {
     const struct pp_ckpt *ck;
     const struct pp_config *cfg; /* config of the checkpoint */
     enum pp_export_format format;
-    const struct pp_model *model;         /* onnx, torch: model of cfg */
+    const struct pp_model *model;         /* onnx, torch, pt2: model of cfg */
     enum pp_st_dtype dtype;               /* gguf: type of matrices; F32, F16, BF16 */
     const struct pp_tokenizer *tokenizer; /* gguf; NULL: the checkpoint's characters, if any */
 };
 
-/* Writes the export into the folder `dir`, which is created or empty. Errors: PP_ECONFIG (a model
- * that the format does not support, a folder that is not empty), those of pp_io_*() and of
- * reading. */
-int pp_ckpt_export(const struct pp_export *x, const char *dir);
+/* Writes the export into the folder `path`, which is created or empty, or as the file `path`, which
+ * does not exist. Errors: PP_ECONFIG (a model that the format does not support, a folder that is not
+ * empty), those of pp_io_*() and of reading. */
+int pp_ckpt_export(const struct pp_export *x, const char *path);
 
 /* Writes the vocabulary into `dir`: that of the checkpoint or, for bytes and for files of tokens,
  * the one that the config defines. *out_any tells whether there was one. Errors: those of reading

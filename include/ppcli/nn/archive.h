@@ -7,6 +7,7 @@
 #define PPCLI_NN_ARCHIVE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Returns whether a name is that of a PyTorch program: it ends in .pt2. */
 bool pp_archive_is(const char *file);
@@ -45,6 +46,17 @@ struct pp_archive {
  */
 int pp_archive_look(const char *file, bool fuse, struct pp_archive **out);
 void pp_archive_destroy(struct pp_archive **a); /* accepts NULL in *a */
+
+/*
+ * Writes a copy of a program with other weights, which torch.export.load() runs. read() gets each
+ * tensor of state_dict() that may have changed, under one of its names, and writes its values in the
+ * order of its dims. Whole or not at all. Errors: those of read(), of reading the program and of
+ * writing.
+ */
+int pp_archive_write(const char *file, const char *path,
+                     int (*read)(void *ctx, const char *name, int n_dims, const int64_t *dims,
+                                 float *values),
+                     void *ctx);
 
 /* Names operator i of the operators that ppcli takes, "add.Tensor", and what it becomes, "view".
  * Returns false if there is no operator i. */

@@ -16,8 +16,7 @@ struct pp_archive_parts {
 
 bool pp_archive_is(const char *file)
 {
-    const char *dot = strrchr(file, '.');
-    return dot && strcmp(dot, ".pt2") == 0;
+    return pp_text_ends(file, ".pt2");
 }
 
 /* Writes "x: [batch] x 3 x 32 x 32 of float32". */
