@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A wheel that carries the program: pip puts it where programs are, and configs and data into share/ beside.
+"""A wheel that carries the program: pip puts it where programs are, and configs and data into share/ beside. It has
+a module too: `import ppcli`, packaging/ppcli.py.
 
     make-wheel.py INSTALLED VERSION TAG OUT     INSTALLED has bin/ppcli and share/; TAG such as manylinux_2_31_x86_64
 
@@ -52,6 +53,8 @@ def main():
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b'=').decode()
             record.append(f'{path},sha256={digest},{len(content)}')
 
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../packaging/ppcli.py'), 'rb') as f:
+            put('ppcli.py', f.read())
         for path, content, program in files_of(installed):
             put(f'{name}.{path}', content, program)
         put(f'{name}.dist-info/METADATA', METADATA.format(version=version).encode())

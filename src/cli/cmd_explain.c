@@ -116,6 +116,8 @@ static int explain_archive(const char *file, struct pp_cli_settings *settings, b
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_archive_destroy) struct pp_archive *a = NULL;
     PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    int positions;
+    PP_TRY(pp_archive_positions(file, &positions)); /* not a program: not an error of a config */
     pp_assert(settings->n < PP_CLI_SETTINGS_MAX);
     settings->items[settings->n++] = (struct pp_setting){"model.from", file, file};
     PP_TRY(pp_cli_load_config(NULL, settings, &cfg));

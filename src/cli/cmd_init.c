@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli init: a commented config to begin with, with the sizes of one's own data. */
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ppcli/data/dataset.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
+#include "ppcli/nn/archive.h"
 #include "ppcli/show/results.h"
 #include "command.h"
 
@@ -22,6 +24,10 @@ struct kind {
     }
 static const struct kind csv = {"csv", {"data.train_file", "data.test_file"}};
 static const struct kind npy = {"npy", FOUR}, idx = {"idx", FOUR};
+/* of programs only, and not looked at before the program is */
+static const struct kind text = {"text", {"data.train_file", "data.test_file"}};
+static const struct kind labelled = {"text-labels", {"data.train_file", "data.test_file"}};
+static const struct kind tokens = {"tokens", {"data.path"}};
 
 static bool has_suffix(const char *file, const char *suffix)
 {
@@ -37,6 +43,31 @@ static const struct kind *kind_of(const char *const *files)
     if (has_suffix(files[0], ".npy") || has_suffix(files[0], ".npz"))
         return &npy;
     return files[1] && files[2] && !has_suffix(files[0], ".csv") ? &idx : &csv;
+}
+
+/* Sets *out to the kind of data for a program: the word is a data set, a folder of tokens or a text;
+ * NULL: another file. Without a word random samples are made. */
+static int kind_for_program(const char *program, const char *const *files, struct kind *named,
+                            const struct kind **out)
+{
+    struct stat st;
+    int positions = 0;
+    *out = named;
+    PP_TRY(pp_archive_positions(program, &positions));
+    if (!files[0]) {
+        named->dataset = positions > 0 ? "synthetic-tokens" : "synthetic";
+        return 0;
+    }
+    if (pp_dataset_info(files[0])) {
+        named->dataset = files[0];
+        return files[1] ? pp_fail(PP_EUSAGE, "unexpected word '%s'", files[1]) : 0;
+    }
+    PP_TRY(pp_path_stat(files[0], true, &st));
+    *out = S_ISDIR(st.st_mode)            ? &tokens
+           : has_suffix(files[0], ".txt") ? &text
+           : has_suffix(files[0], ".tsv") ? &labelled
+                                          : NULL;
+    return 0;
 }
 
 /* Reads a whole split, so that what a run would refuse is refused now. */
@@ -75,6 +106,27 @@ static int open_files(const struct kind *k, const char *const *files, const char
     return pp_dataset_same_shape(*train, *test);
 }
 
+/* Loads a config of two stages that trains a program, and makes its model, so that data which do not
+ * fit the program are refused. */
+static int load_program(const char *program, const struct kind *k, const char *const *files,
+                        const char *label, struct pp_config **cfg, struct pp_model **model)
+{
+    struct pp_setting settings[FILES_MAX + 7] = {
+        {"data.dataset", k->dataset, "init"},
+        {"model.from", program, program},
+        {"pipeline.stages", "2", "init"},
+        {"pipeline.microbatches", PP_INIT_MICROBATCHES, "init"},
+        {"pipeline.schedule", PP_INIT_SCHEDULE, "init"},
+        {"train.batch_size", "32", "init"}};
+    int n = 6;
+    for (int i = 0; k->keys[i] && files[i]; i++)
+        settings[n++] = (struct pp_setting){k->keys[i], files[i], files[i]};
+    if (k == &csv)
+        settings[n++] = (struct pp_setting){"data.label", label, "--label"};
+    int rc = pp_config_load(NULL, settings, n, pp_cli_names(), cfg);
+    return pp_cli_config_verdict(*cfg, rc < 0 ? rc : pp_run_model(*cfg, model));
+}
+
 int cmd_init(int argc, char **argv)
 {
     const char *out = NULL, *label = "last", *words[FILES_MAX + 2] = {NULL};
@@ -85,13 +137,24 @@ int cmd_init(int argc, char **argv)
         {0},
     };
     PP_TRY(pp_cli_parse(argc, argv, &command_init, options, NULL, words, FILES_MAX + 1));
-    const char *const *files = words[0] && strcmp(words[0], "mlp") == 0 ? words + 1 : words;
-    const struct kind *k = files[0] ? kind_of(files) : NULL;
+    const char *program = words[0] && pp_archive_is(words[0]) ? words[0] : NULL;
+    bool named = program || (words[0] && strcmp(words[0], "mlp") == 0);
+    const char *const *files = words + named;
+    struct kind set = {NULL, {NULL}};
+    const struct kind *k = NULL;
+    if (program)
+        PP_TRY(kind_for_program(program, files, &set, &k));
+    bool read = !k && files[0];
+    k = read ? kind_of(files) : k;
     char folder[PP_PATH_MAX] = "";
     PP_OWN(pp_dataset_destroy) struct pp_dataset *train = NULL, *test = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     struct pp_file_write w = {.f = stdout};
-    if (k)
+    if (read)
         PP_TRY(open_files(k, files, label, &train, &test));
+    if (program)
+        PP_TRY(load_program(program, k, files, label, &cfg, &model));
     if (out && access(out, F_OK) == 0)
         return pp_fail(PP_EUSAGE, "%s exists; name another file", out);
     /* Relative names count from the config's folder, which need not be this one. */
@@ -103,6 +166,9 @@ int cmd_init(int argc, char **argv)
     const struct pp_first_config init = {.dataset = k ? k->dataset : NULL,
                                          .keys = k ? k->keys : NULL,
                                          .files = files,
+                                         .program = program,
+                                         .cfg = cfg,
+                                         .model = model,
                                          .folder = folder,
                                          .label = k == &csv ? label : NULL,
                                          .train = train,

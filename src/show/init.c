@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The config that ppcli init prints: a perceptron for data that were looked at; of floats also what
- * would bring them to where a network learns well. */
+/* The config that ppcli init prints: a perceptron for data that were looked at, or a PyTorch program;
+ * of floats also what would bring them to where a network learns well. */
 #include "ppcli/show/results.h"
 
 #include <math.h>
@@ -9,6 +9,14 @@
 
 #include "ppcli/data/dataset.h"
 #include "ppcli/base/base.h"
+
+#define COMMANDS                                                                                   \
+    ";   ppcli explain THIS.ini       what a run would do\n"                                       \
+    ";   ppcli train THIS.ini         train, and test after every epoch\n"                         \
+    ";   ppcli tune THIS.ini          a better schedule and cut for this machine\n\n"
+#define STAGES_ARE "pieces of the model, a core each; any number gives the same weights"
+#define MICROBATCHES_ARE " ; pieces of a batch that travel through the stages\n"
+#define SCHEDULE "schedule = " PP_INIT_SCHEDULE " ; `ppcli keys pipeline.schedule` lists them\n"
 
 #define ALIKE 3 /* columns of one kind have at least a third of the common range */
 
@@ -110,7 +118,36 @@ static int print_range(const struct pp_dataset *ds, FILE *f)
     return 0;
 }
 
-int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
+/* Prints the key of a file, whose relative name counts from the config's folder. */
+static void print_file(const struct pp_first_config *i, const char *key, const char *file, FILE *f)
+{
+    fprintf(f, "%s = %s%s\n", key, file[0] == '/' ? "" : i->folder, file);
+}
+
+/* Prints the section of the data that were looked at, or named. */
+static int print_data(const struct pp_first_config *i, FILE *f)
+{
+    const struct pp_dataset *train = i->train, *test = i->test;
+    fprintf(f, "[data]\ndataset = %s\n", i->dataset);
+    for (int k = 0; i->keys[k] && i->files[k]; k++)
+        print_file(i, i->keys[k] + strlen("data."), i->files[k], f);
+    if (i->label)
+        fprintf(f, "label = %s\n", i->label);
+    if (!train || !test)
+        return 0;
+    char text[48];
+    pp_shape_text(&train->shape, text, sizeof(text));
+    fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, text,
+            test->classes > train->classes ? test->classes : train->classes);
+    if (train->element == PP_F32)
+        return print_range(train, f);
+    fputs("; bytes become 0 to 1\n", f);
+    return 0;
+}
+
+/* ---- a perceptron */
+
+static int print_perceptron(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
 {
     const struct pp_dataset *train = i->train, *test = i->test;
     int features = train ? train->features : 784, classes = train ? train->classes : 10;
@@ -120,44 +157,24 @@ int pp_first_config_print(const struct pp_first_config *i, const struct pp_names
     const int widths[3] = {features, small ? 64 : 256, classes}, batch = small ? 32 : 128;
     int stages = 1;
     PP_TRY(pp_init_stages(widths, train ? train->n : 6000, batch, names, &stages));
-    fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
-          ";   ppcli explain THIS.ini       what a run would do\n"
-          ";   ppcli train THIS.ini         train, and test after every epoch\n"
-          ";   ppcli tune THIS.ini          a better schedule and cut for this machine\n"
-          "\n"
-          "[data]\n",
-          f);
-    if (train && test) {
-        char text[48];
-        pp_shape_text(&train->shape, text, sizeof(text));
-        fprintf(f, "dataset = %s\n", i->dataset);
-        for (int k = 0; i->keys[k]; k++)
-            fprintf(f, "%s = %s%s\n", i->keys[k] + strlen("data."),
-                    i->files[k][0] == '/' ? "" : i->folder, i->files[k]);
-        if (i->label)
-            fprintf(f, "label = %s\n", i->label);
-        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, text,
-                classes);
-        if (train->element == PP_F32)
-            PP_TRY(print_range(train, f));
-        else
-            fputs("; bytes become 0 to 1\n", f);
-    } else {
-        fputs("dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
+    fputs(
+        "; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n" COMMANDS,
+        f);
+    if (train && test)
+        PP_TRY(print_data(i, f));
+    else
+        fputs("[data]\n"
+              "dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
               "; your own files: ppcli init samples.csv test.csv\n",
               f);
-    }
     fprintf(f,
             "\n[model]\n"
             "type = mlp\n"
             "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
             "activation = relu ; or tanh, gelu, silu\n"
             "\n[pipeline]\n"
-            "stages = %d ; pieces of the model, a core each; any number gives the same weights%s\n"
-            "microbatches = " PP_INIT_MICROBATCHES
-            " ; pieces of a batch that travel through the stages\n"
-            "schedule = " PP_INIT_SCHEDULE " ; `ppcli keys pipeline.schedule` lists them\n"
-            "\n[train]\n"
+            "stages = %d ; " STAGES_ARE "%s\n"
+            "microbatches = " PP_INIT_MICROBATCHES MICROBATCHES_ARE SCHEDULE "\n[train]\n"
             "epochs = %d\n"
             "batch_size = %d\n"
             "optimizer = " PP_INIT_OPTIMIZER "\n"
@@ -169,4 +186,69 @@ int pp_first_config_print(const struct pp_first_config *i, const struct pp_names
                         : "",
             small ? 30 : 10, batch);
     return 0;
+}
+
+/* ---- a PyTorch program */
+
+#define SAMPLES 1024 /* about, where their number is not known yet */
+
+/* Finds whether a second stage pays, and the layer that it begins with; NULL: it does not. */
+static int find_cut(const struct pp_config *cfg, const struct pp_model *m, const char **out)
+{
+    int samples, first[2], last[2];
+    double gain = 1;
+    *out = NULL;
+    if (m->n_layers < 2)
+        return 0;
+    if (pp_dataset_count(cfg, PP_SPLIT_TRAIN, &samples) < 0) {
+        pp_error_clear();
+        samples = SAMPLES;
+    }
+    PP_TRY(pp_stages_gain(cfg, m, samples, &gain));
+    PP_TRY(pp_partition(m, cfg, 2, first, last));
+    *out = gain >= PP_STAGES_WORTH ? m->layers[first[1]].name : NULL;
+    return 0;
+}
+
+static int print_program(const struct pp_first_config *i, FILE *f)
+{
+    const char *cut;
+    PP_TRY(find_cut(i->cfg, i->model, &cut));
+    bool windows = pp_dataset_info(i->dataset)->windows;
+    fputs("; A PyTorch program. Each key is explained by `ppcli keys SECTION.KEY`.\n" COMMANDS, f);
+    PP_TRY(print_data(i, f));
+    if (strncmp(i->dataset, "text", strlen("text")) == 0)
+        fputs("tokens = chars ; or bytes; or bpe, with data.tokenizer\n", f);
+    if (strncmp(i->dataset, "synthetic", strlen("synthetic")) == 0)
+        fputs(
+            "; random samples, to see whether the model runs; your own: ppcli init PROGRAM DATA\n",
+            f);
+    fputs("\n[model]\n", f);
+    print_file(i, "from", i->program, f);
+    fputs("; training begins with its weights\n\n[pipeline]\n", f);
+    fprintf(f, "stages = %d ; " STAGES_ARE "\n", cut ? 2 : 1);
+    if (cut)
+        fprintf(f,
+                "; split_at = %s ; where the second one begins; ppcli explain lists the layers\n",
+                cut);
+    fprintf(f, "microbatches = %s" MICROBATCHES_ARE, cut ? PP_INIT_MICROBATCHES : "1");
+    if (pp_model_mixes_samples(i->model))
+        fputs("; the samples of a micro-batch meet, in batch norm or attention, so that their "
+              "number\n"
+              "; changes what is computed\n",
+              f);
+    fputs(SCHEDULE "\n[train]\n", f);
+    fputs(windows ? "max_steps = 1000\neval_interval = 100\n" : "epochs = 10\n", f);
+    fprintf(f,
+            "batch_size = %d\n"
+            "optimizer = adamw\n"
+            "lr = 0.001 ; learning rate\n"
+            "seed = 1 ; everything random follows from it\n",
+            i->cfg->train.batch_size);
+    return 0;
+}
+
+int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
+{
+    return i->program ? print_program(i, f) : print_perceptron(i, names, f);
 }

@@ -139,7 +139,10 @@ struct pp_first_config {                   /* nothing is owned */
     const char *dataset, *const *keys;     /* NULL: none is known; of the files, NULL-terminated */
     const char *const *files, *folder;     /* folder: before relative names, "" or ending in '/' */
     const char *label;                     /* of tables; else NULL */
-    const struct pp_dataset *train, *test; /* NULL: not there */
+    const struct pp_dataset *train, *test; /* NULL: not there, or not looked at */
+    const char *program;          /* PyTorch program that is trained; NULL: a perceptron is */
+    const struct pp_config *cfg;  /* program: the config for two stages, */
+    const struct pp_model *model; /* and its model */
 };
 
 int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f);
