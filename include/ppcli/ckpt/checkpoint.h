@@ -280,9 +280,9 @@ void pp_hf_config(struct pp_config *cfg, const struct pp_names *names);
 
 /* Formats that other programs load. */
 enum pp_export_format {
-    PP_EXPORT_HF,   /* model.safetensors and config.json, for from_pretrained() */
-    PP_EXPORT_GGUF, /* model.gguf, for llama.cpp */
-    PP_EXPORT_ONNX, /* model.onnx, for inference with any number of samples */
+    PP_EXPORT_HF,    /* model.safetensors and config.json, for from_pretrained() */
+    PP_EXPORT_GGUF,  /* model.gguf, for llama.cpp */
+    PP_EXPORT_ONNX,  /* model.onnx, for inference with any number of samples */
     PP_EXPORT_TORCH, /* model.safetensors and model.py, which makes the module and loads them */
     PP_EXPORT_PT2    /* the PyTorch program that was trained, with the weights: a file */
 };
