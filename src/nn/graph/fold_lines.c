@@ -36,50 +36,21 @@ struct line_kind {
     void (*compute)(struct line *l);
 };
 
-/* ---- lines to a cell */
+/* ---- functions of a line */
 
+/* Sets each cell to the sum so far; one cell gets the last one. */
 static void add_line(struct line *l)
 {
     union host_cell sum = {.i = 0}; /* 0.0, too */
-    for (int64_t k = 0; k < l->n; k++)
-        if (l->real)
-            sum.f += l->x[k].f;
-        else
-            sum.i = (int64_t)((uint64_t)sum.i + (uint64_t)l->x[k].i);
     l->y[0] = sum;
+    for (int64_t k = 0; k < l->n; k++)
+        l->y[PP_MIN(k, l->m - 1)] = sum = host_add(l->real, sum, l->x[k]);
 }
 
 static void average_line(struct line *l)
 {
     add_line(l);
     l->y[0].f /= (double)l->n;
-}
-
-static void multiply_line(struct line *l)
-{
-    union host_cell product = {.i = 1};
-    if (l->real)
-        product.f = 1;
-    for (int64_t k = 0; k < l->n; k++)
-        if (l->real)
-            product.f *= l->x[k].f;
-        else
-            product.i = (int64_t)((uint64_t)product.i * (uint64_t)l->x[k].i);
-    l->y[0] = product;
-}
-
-static void find_any(struct line *l)
-{
-    l->y[0].i = 0;
-    for (int64_t k = 0; k < l->n; k++)
-        l->y[0].i |= l->x[k].i;
-}
-
-static void find_all(struct line *l)
-{
-    l->y[0].i = 1;
-    for (int64_t k = 0; k < l->n; k++)
-        l->y[0].i &= l->x[k].i;
 }
 
 /* Orders cells; NaN is the greatest. */
@@ -117,38 +88,11 @@ static void find_smallest(struct line *l)
     find_extreme(l, -1);
 }
 
-/* ---- lines to lines */
-
-static void scan_sum(struct line *l)
-{
-    union host_cell sum = {.i = 0};
-    for (int64_t k = 0; k < l->n; k++) {
-        if (l->real)
-            sum.f += l->x[k].f;
-        else
-            sum.i = (int64_t)((uint64_t)sum.i + (uint64_t)l->x[k].i);
-        l->y[k] = sum;
-    }
-}
-
 static void subtract_neighbours(struct line *l)
 {
+    const union host_cell minus = l->real ? (union host_cell){.f = -1} : (union host_cell){.i = -1};
     for (int64_t k = 0; k < l->m; k++)
-        if (l->real)
-            l->y[k].f = l->x[k + 1].f - l->x[k].f;
-        else
-            l->y[k].i = (int64_t)((uint64_t)l->x[k + 1].i - (uint64_t)l->x[k].i);
-}
-
-static void normalize_line(struct line *l)
-{
-    double most = -INFINITY, sum = 0;
-    for (int64_t k = 0; k < l->n; k++)
-        most = fmax(most, l->x[k].f);
-    for (int64_t k = 0; k < l->n; k++)
-        sum += l->y[k].f = exp(l->x[k].f - most);
-    for (int64_t k = 0; k < l->n; k++)
-        l->y[k].f /= sum;
+        l->y[k] = host_add(l->real, l->x[k + 1], host_multiply(l->real, minus, l->x[k]));
 }
 
 struct sort_item {
@@ -316,6 +260,7 @@ static int contract(struct fold_call *c, const struct host_tensor *a, const stru
     const struct host_tensor *const outer[] = {&c->out[0], &lead[0], &lead[1]};
     const struct host_tensor *const inner[] = {&tail[0], &tail[1]};
     const enum pt_dtype as = c->dtype;
+    const bool real = host_is_float(as);
     union host_cell x[HOST_PIECE], y[HOST_PIECE];
     struct host_walk w, v;
     int n_lead = a->n_dims - n_sum;
@@ -337,10 +282,7 @@ static int contract(struct fold_call *c, const struct host_tensor *a, const stru
                 host_load(&tail[0], v.at[0], v.last[0], v.n, as, x);
                 host_load(&tail[1], v.at[1], v.last[1], v.n, as, y);
                 for (int i = 0; i < v.n; i++)
-                    if (host_is_float(as))
-                        sum.f += x[i].f * y[i].f;
-                    else
-                        sum.i = (int64_t)((uint64_t)sum.i + (uint64_t)x[i].i * (uint64_t)y[i].i);
+                    sum = host_add(real, sum, host_multiply(real, x[i], y[i]));
             }
             host_store(&c->out[0], w.at[0] + k * w.last[0], 0, 1, as, &sum);
         }
@@ -457,17 +399,15 @@ static int run_einsum(struct fold_call *c)
 const struct fold_op fold_line_ops[] = {
     ALONG("sum", AS_OUTPUT, TO_ONE, add_line),
     ALONG("mean", AS_OUTPUT, TO_ONE, average_line),
-    ALONG("prod", AS_OUTPUT, TO_ONE, multiply_line),
-    ALONG("any", AS_BOOL, TO_ONE, find_any),
-    ALONG("all", AS_BOOL, TO_ONE, find_all),
+    ALONG("any", AS_BOOL, TO_ONE, find_greatest),
+    ALONG("all", AS_BOOL, TO_ONE, find_smallest),
     ALONG("max", AS_SELF, TO_ONE, find_greatest),
     ALONG("min", AS_SELF, TO_ONE, find_smallest),
     ALONG("amax", AS_SELF, TO_ONE, find_greatest),
     ALONG("amin", AS_SELF, TO_ONE, find_smallest),
     ALONG_INDEX("argmax", AS_SELF, TO_ONE, find_greatest),
     ALONG_INDEX("argmin", AS_SELF, TO_ONE, find_smallest),
-    ALONG("cumsum", AS_OUTPUT, TO_MANY, scan_sum),
-    ALONG("softmax", AS_OUTPUT, TO_MANY, normalize_line),
+    ALONG("cumsum", AS_OUTPUT, TO_MANY, add_line),
     ALONG("sort", AS_SELF, TO_MANY, sort_line),
     ALONG_INDEX("argsort", AS_SELF, TO_MANY, sort_line),
     ALONG("topk", AS_SELF, TO_MANY, sort_line),

@@ -454,7 +454,6 @@ static int move_cells(struct host_pool *pool, const struct pick *p, const struct
     const struct host_tensor *const arrays[] = {t, &p->base, &p->places};
     union host_cell x, y, place;
     struct host_walk w;
-    bool real = host_is_float(p->base.dtype);
     enum pt_dtype as = p->base.dtype;
     PP_TRY(host_walk(pool, &w, 3, arrays));
     for (; w.n > 0; host_step(&w))
@@ -467,10 +466,8 @@ static int move_cells(struct host_pool *pool, const struct pick *p, const struct
                 continue;
             }
             host_load(&p->base, other + place.i, 0, 1, as, &y);
-            if (adds && real)
-                x.f += y.f;
-            else if (adds)
-                x.i = (int64_t)((uint64_t)x.i + (uint64_t)y.i);
+            if (adds)
+                x = host_add(host_is_float(as), x, y);
             host_store(&p->base, other + place.i, 0, 1, as, &x);
         }
     return 0;

@@ -307,7 +307,6 @@ int host_walk(struct host_pool *pool, struct host_walk *w, int n_arrays,
         pp_assert(arrays[k]->n_dims == t->n_dims);
         memcpy(w->stride[k], arrays[k]->strides, sizeof(w->stride[k]));
         w->at[k] = arrays[k]->offset;
-        w->array[k] = arrays[k];
     }
     if (count < 0 || pool->work > WORK_MAX)
         return HOST_UNKNOWN;

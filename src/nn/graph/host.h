@@ -75,6 +75,21 @@ union host_cell {
     int64_t i;
 };
 
+/* Return the sum and the product of two floats (is_real) or integers, which wrap around. */
+static inline union host_cell host_add(bool is_real, union host_cell a, union host_cell b)
+{
+    if (is_real)
+        return (union host_cell){.f = a.f + b.f};
+    return (union host_cell){.i = (int64_t)((uint64_t)a.i + (uint64_t)b.i)};
+}
+
+static inline union host_cell host_multiply(bool is_real, union host_cell a, union host_cell b)
+{
+    if (is_real)
+        return (union host_cell){.f = a.f * b.f};
+    return (union host_cell){.i = (int64_t)((uint64_t)a.i * (uint64_t)b.i)};
+}
+
 /* Walks over tensors of the same dims in pieces of their last dimension:
  *     PP_TRY(host_walk(pool, &w, ...));
  *     for (; w.n > 0; host_step(&w))
@@ -83,8 +98,7 @@ struct host_walk {
     int n_dims, n_arrays;
     int64_t size[PT_DIMS], index[PT_DIMS], stride[HOST_ARRAYS][PT_DIMS];
     int64_t at[HOST_ARRAYS], last[HOST_ARRAYS]; /* the piece's first cell; its strides */
-    const struct host_tensor *array[HOST_ARRAYS];
-    int n; /* cells of this piece, 0: the end */
+    int n;                                      /* cells of this piece, 0: the end */
 };
 int host_walk(struct host_pool *pool, struct host_walk *w, int n_arrays,
               const struct host_tensor *const *arrays);
