@@ -55,6 +55,10 @@ TEST(samples_are_not_mixed)
     begin(&m, "s 4");
     int soft = put(&m, "aten.softmax.int", "s 4", ARGS(TENSOR("self", 0), INT("dim", 0)));
     check_refused(&m, soft, "over the samples of a batch ([s][4], dimension 0)");
+    begin(&m, "s 4");
+    const struct pt_arg count = {.name = "other", .kind = PT_INT, .size = {1, true}};
+    int scaled = put(&m, "aten.mul.Tensor", "s 4", ARGS(TENSOR("self", 0), count));
+    check_refused(&m, scaled, "its argument other is computed of the number of samples");
 }
 
 /* ---- elements */

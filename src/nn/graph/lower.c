@@ -347,6 +347,37 @@ static bool are_empty(const struct lower *l, const struct pt_node *n)
     return all && n->outputs[0] >= 0;
 }
 
+static bool holds_samples(const struct pt_arg *a)
+{
+    bool any = a->kind == PT_INT && a->size.batch;
+    for (int i = 0; a->kind == PT_INTS && i < a->n; i++)
+        any = any || a->sizes[i].batch;
+    return any;
+}
+
+/* Returns whether the number of samples is an argument only where it is a size of the result. As a
+ * factor or a place it would be another number in each micro-batch. */
+static bool computes_without_count(struct lower *l, const struct pt_node *n)
+{
+    static const char *const sizes[] = {"size", "sizes",       "shape", "repeats",
+                                        "dims", "split_sizes", "end",   "length"};
+    for (int i = 0; i < n->n_args; i++) {
+        const struct pt_arg *a = &n->args[i];
+        bool is_size = false;
+        for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
+            is_size = is_size || strcmp(a->name, sizes[k]) == 0;
+        if (a->kind == PT_OTHER_ARG)
+            return lower_refuse(l, "%s: its argument %s is of a kind that ppcli does not read: %s",
+                                n->target, a->name, a->text);
+        if (!is_size && holds_samples(a))
+            return lower_refuse(l,
+                                "%s: its argument %s is computed of the number of samples, and a "
+                                "micro-batch has only some of them: write a number",
+                                n->target, a->name);
+    }
+    return true;
+}
+
 static int lower_node(struct lower *l, int node)
 {
     const struct pt_node *n = &l->program->nodes[node];
@@ -388,7 +419,7 @@ static int lower_node(struct lower *l, int node)
         return 0;
     }
     int before = l->graph->n_nodes;
-    if (keeps_samples_apart(l, n))
+    if (computes_without_count(l, n) && keeps_samples_apart(l, n))
         row->lower(l, n, row);
     int y = n->n_outputs > 0 ? n->outputs[0] : -1;
     if (l->rc == 0 && !l->refused && y >= 0 && l->values[y].state == LOWERED_NOT)
