@@ -44,7 +44,8 @@ class Draw(random.Random):
 
     def near(self, shape):
         """A shape that can be broadcast with it."""
-        return [s if self.random() < 0.7 else 1 for s in shape[self.randint(0, len(shape)) if self.random() < 0.3 else 0:]]
+        return [s if self.random() < 0.7 else 1 for s in shape[self.randint(0,
+            len(shape)) if self.random() < 0.3 else 0:]]
 
     def floats(self, shape, dtype=torch.float32, low=-3.0, high=3.0):
         return self.view(self.keep(lambda: torch.empty(shape, dtype=dtype).uniform_(low, high)))
@@ -184,7 +185,8 @@ def arange_case(d):
     start, step = d.randint(-3, 3), d.randint(1, 3)
     return d.choice((lambda: torch.arange(d.randint(1, 9)), lambda: torch.arange(start, start + 7, step),
                      lambda: torch.arange(5, -5, -step), lambda: torch.arange(0.5, 4, 0.3),
-                     lambda: torch.arange(4, dtype=torch.float32), lambda: torch.linspace(start, 2.5, d.randint(1, 9))))()
+                     lambda: torch.arange(4, dtype=torch.float32), lambda: torch.linspace(start, 2.5, d.randint(1,
+                         9))))()
 
 
 def mask_case(d):
@@ -194,63 +196,109 @@ def mask_case(d):
 
 
 CASES = {
-    "add": binary(torch.add), "sub": binary(torch.sub), "mul": binary(torch.mul, "any"), "div": binary(torch.div),
+    "add": binary(torch.add),
+    "sub": binary(torch.sub),
+    "mul": binary(torch.mul, "any"),
+    "div": binary(torch.div),
     "alpha": lambda d: torch.add(*[d.floats(d.shape(2, 2)[:1])] * 2, alpha=d.choice((2, 0.5))),
     "rsub": lambda d: d.choice((1, 2.5)) - d.number(d.shape()),
     "floor": binary(lambda a, b: torch.div(a, b * 2 + 1, rounding_mode="floor"), "floats"),
     "cut": binary(lambda a, b: torch.div(a, b * 2 + 1, rounding_mode="trunc"), "ints"),
     "floor_divide": binary(lambda a, b: torch.floor_divide(a, b * 2 + 1), "ints"),
-    "remainder": binary(lambda a, b: torch.remainder(a, b * 2 + 1)), "fmod": binary(lambda a, b: torch.fmod(a, b * 2 + 1)),
+    "remainder": binary(lambda a, b: torch.remainder(a, b * 2 + 1)),
+    "fmod": binary(lambda a, b: torch.fmod(a, b * 2 + 1)),
     "pow": lambda d: torch.pow(d.floats(d.shape(), low=0.1), d.choice((2, 3, 0.5, -1, -0.5, 1.7))),
     "pow_ints": lambda d: torch.pow(d.ints(d.shape()), d.randint(0, 5)),
     "base": lambda d: torch.pow(10000.0, d.floats(d.shape(), low=0, high=1)),
     "power": lambda d: torch.pow(d.floats([3, 1], low=0.5), d.floats([4])),
-    "maximum": binary(lambda a, b: torch.maximum(a, b + torch.zeros_like(a))), "min.other": lambda d: torch.min(d.ints([3, 1]), d.ints([4])),
+    "maximum": binary(lambda a, b: torch.maximum(a, b + torch.zeros_like(a))),
+    "min.other": lambda d: torch.min(d.ints([3, 1]), d.ints([4])),
     "clamp": lambda d: torch.clamp(d.number(d.shape()), d.choice((None, -1, 0.5)), d.choice((1, 2))),
-    "clamp_min": lambda d: torch.clamp_min(d.number(d.shape()), 1), "clamp_max": lambda d: torch.clamp_max(d.ints(d.shape()), 1),
+    "clamp_min": lambda d: torch.clamp_min(d.number(d.shape()), 1),
+    "clamp_max": lambda d: torch.clamp_max(d.ints(d.shape()), 1),
     "compare": binary(lambda a, b: (a < b, a <= b, a > b, a >= b, a == b, a != b), "any"),
-    "logic": lambda d: (lambda a, b: (a & b, a | b, a ^ b, ~a, torch.logical_and(a, b), torch.logical_not(b)))(d.bools([3, 1]), d.bools([4])),
-    "bits": lambda d: (lambda a, b: (a & b, a | b, a ^ b, ~a, torch.bitwise_and(a, 6), torch.logical_or(a, b), torch.logical_xor(a, b)))(d.ints([3, 1]), d.ints([4])),
+    "logic": lambda d: (lambda a, b: (a & b, a | b, a ^ b, ~a, torch.logical_and(a, b),
+        torch.logical_not(b)))(d.bools([3, 1]), d.bools([4])),
+    "bits": lambda d: (lambda a, b: (a & b, a | b, a ^ b, ~a, torch.bitwise_and(a, 6), torch.logical_or(a, b),
+        torch.logical_xor(a, b)))(d.ints([3, 1]), d.ints([4])),
     "where": lambda d: torch.where(d.bools([3, 1]), d.any([4]), d.any([3, 1])),
     "where_number": lambda d: torch.where(d.bools([3]), d.any([3]), d.choice((0, 1.5, float("-inf")))),
     "masked_fill": lambda d: d.number([2, 3]).masked_fill(d.bools([3]), d.choice((0, -2))),
-    "round": lambda d: (lambda t: (t.floor(), t.ceil(), t.round(), t.trunc(), t.sign(), t.abs(), -t, t.relu(), t.square()))(d.floats(d.shape())),
+    "round": lambda d: (lambda t: (t.floor(), t.ceil(), t.round(), t.trunc(), t.sign(), t.abs(), -t, t.relu(),
+        t.square()))(d.floats(d.shape())),
     "along": lambda d: (lambda t: (t.isnan(), t.cumsum(0)))(d.floats(d.shape(1))),
     "sort": along(lambda t, dim: tuple(torch.sort(t, dim=dim, stable=True)), "ints"),
     "sort_down": along(lambda t, dim: tuple(torch.sort(t, dim=dim, stable=True, descending=True)), "ints"),
-    "argsort": along(lambda t, dim: torch.argsort(t, dim), "floats"), "topk": top_case, "extreme": extreme_case,
-    "argmax": along(torch.argmax), "argmin": along(lambda t, dim: torch.argmin(t, dim, keepdim=True)),
-    "cumsum": along(torch.cumsum, "any"), "diff": along(lambda t, dim: torch.diff(t, dim=dim), "number"),
+    "argsort": along(lambda t, dim: torch.argsort(t, dim), "floats"),
+    "topk": top_case,
+    "extreme": extreme_case,
+    "argmax": along(torch.argmax),
+    "argmin": along(lambda t, dim: torch.argmin(t, dim, keepdim=True)),
+    "cumsum": along(torch.cumsum, "any"),
+    "diff": along(lambda t, dim: torch.diff(t, dim=dim), "number"),
     "diff_joined": lambda d: torch.diff(d.ints([2, 4]), prepend=d.ints([2, 1]), append=d.ints([2, 2])),
-    "sum": over(torch.sum, "any"), "mean": over(torch.mean), "amax": over(torch.amax, "number"),
-    "amin": over(torch.amin), "any": along(torch.any, "any"), "all": along(torch.all, "any"),
+    "sum": over(torch.sum, "any"),
+    "mean": over(torch.mean),
+    "amax": over(torch.amax, "number"),
+    "amin": over(torch.amin),
+    "any": along(torch.any, "any"),
+    "all": along(torch.all, "any"),
     "whole": lambda d: (lambda t: (t.sum(), t.max(), t.min(), t.argmax(), t.any(), t.all()))(d.number(d.shape(1))),
-    "matmul": product_case, "bmm": lambda d: torch.bmm(d.floats([2, 3, 4]), d.floats([2, 4, 2])), "einsum": einsum_case,
-    "outer": lambda d: torch.outer(d.floats([3]), d.floats([4])), "mm": lambda d: torch.mm(d.ints([3, 2]), d.ints([2, 4])),
-    "slice": slice_case, "select": along(lambda t, dim: t.select(dim, -1), "any"), "narrow": along(lambda t, dim: t.narrow(dim, 0, 1), "any"),
+    "matmul": product_case,
+    "bmm": lambda d: torch.bmm(d.floats([2, 3, 4]), d.floats([2, 4, 2])),
+    "einsum": einsum_case,
+    "outer": lambda d: torch.outer(d.floats([3]), d.floats([4])),
+    "mm": lambda d: torch.mm(d.ints([3, 2]), d.ints([2, 4])),
+    "slice": slice_case,
+    "select": along(lambda t, dim: t.select(dim, -1), "any"),
+    "narrow": along(lambda t, dim: t.narrow(dim, 0, 1), "any"),
     "permute": lambda d: (lambda t: t.permute(d.sample(range(t.dim()), t.dim())))(d.any(d.shape())),
-    "transpose": lambda d: (lambda t: (t.transpose(0, -1), t.flatten(), t.unsqueeze(1), t.squeeze(), t.T.reshape(-1)))(d.any(d.shape(2, 2))),
-    "reshape": lambda d: (lambda t: (t.reshape(4, 6), t.permute(2, 0, 1).reshape(2, 12), t.view(3, 2, 2, 2), t.unflatten(1, (2, 2))))(d.any([3, 4, 2])),
-    "chunk": along(lambda t, dim: tuple(t.chunk(2, dim)), "any"), "split": lambda d: tuple(d.any([5, 2]).split([1, 4])) + tuple(d.any([5]).split(2)),
-    "unbind": along(lambda t, dim: tuple(x * 1 for x in t.unbind(dim))), "expand": lambda d: d.any([3, 1]).expand(2, 3, 4),
+    "transpose": lambda d: (lambda t: (t.transpose(0, -1), t.flatten(), t.unsqueeze(1), t.squeeze(),
+        t.T.reshape(-1)))(d.any(d.shape(2, 2))),
+    "reshape": lambda d: (lambda t: (t.reshape(4, 6), t.permute(2, 0, 1).reshape(2, 12), t.view(3, 2, 2, 2),
+        t.unflatten(1, (2, 2))))(d.any([3, 4, 2])),
+    "chunk": along(lambda t, dim: tuple(t.chunk(2, dim)), "any"),
+    "split": lambda d: tuple(d.any([5, 2]).split([1, 4])) + tuple(d.any([5]).split(2)),
+    "unbind": along(lambda t, dim: tuple(x * 1 for x in t.unbind(dim))),
+    "expand": lambda d: d.any([3, 1]).expand(2, 3, 4),
     "meshgrid": lambda d: tuple(torch.meshgrid(d.any([3]), d.any([2]), indexing=d.choice(("ij", "xy")))),
-    "cat": lambda d: torch.cat([d.any([2, 3]), d.any([1, 3])]), "cat_last": lambda d: torch.cat([d.any([2, 3]), d.any([2, 1])], -1),
-    "stack": along(lambda t, dim: torch.stack([t, t * 2], dim)), "repeat": lambda d: d.any(d.shape(0, 2)).repeat(2, d.randint(1, 3), 3),
-    "roll": lambda d: (d.any([4, 3]).roll((d.randint(-5, 5), 1), (0, 1)), d.any([5]).roll(-2, 0)), "flip": lambda d: (lambda t: t.flip(d.dims(t)))(d.any(d.shape(1))),
-    "pad": pad_case, "arange": arange_case, "mask": mask_case, "index": index_case, "gather": gather_case, "index_put": put_case,
+    "cat": lambda d: torch.cat([d.any([2, 3]), d.any([1, 3])]),
+    "cat_last": lambda d: torch.cat([d.any([2, 3]), d.any([2, 1])], -1),
+    "stack": along(lambda t, dim: torch.stack([t, t * 2], dim)),
+    "repeat": lambda d: d.any(d.shape(0, 2)).repeat(2, d.randint(1, 3), 3),
+    "roll": lambda d: (d.any([4, 3]).roll((d.randint(-5, 5), 1), (0, 1)), d.any([5]).roll(-2, 0)),
+    "flip": lambda d: (lambda t: t.flip(d.dims(t)))(d.any(d.shape(1))),
+    "pad": pad_case,
+    "arange": arange_case,
+    "mask": mask_case,
+    "index": index_case,
+    "gather": gather_case,
+    "index_put": put_case,
     "index_select": along(lambda t, dim: torch.index_select(t, dim, torch.tensor([0, 0, t.shape[dim] - 1])), "any"),
     "embedding": lambda d: F.embedding(d.ints(d.shape(), 0, 5), d.floats([5, 3])),
-    "new": lambda d: (lambda t: (torch.zeros_like(t), torch.ones_like(t), torch.full_like(t, 2), t.new_ones(2, 3), t.new_full((2,), 3), t.new_zeros(1)))(d.any(d.shape())),
-    "full": lambda d: (torch.full((2, 3), d.choice((1, 2.5, True))), torch.zeros(3, dtype=torch.int64), torch.ones(2, dtype=torch.bool), torch.tensor(d.random())),
-    "to": lambda d: (lambda t: (t.to(torch.float64), t.float(), t.long(), t.bool(), t.int(), t.to(torch.uint8), t.clone(), t.contiguous()))(d.ints(d.shape(), 0, 9)),
-    "truncate": lambda d: (d.floats(d.shape()).long(), d.floats(d.shape(), torch.float64).float(), d.floats(d.shape()).bool()),
-    "type_as": lambda d: d.ints([3]).type_as(d.floats([1])), "fill_": written(lambda d, t: t.fill_(7)), "zero_": written(lambda d, t: t.zero_()),
-    "add_": written(lambda d, t: t.add_(1)), "mul_": written(lambda d, t: t.mul_(3)), "copy_": written(lambda d, t: t.copy_(d.ints(list(t.shape)))),
-    "masked_fill_": written(lambda d, t: t.masked_fill_(d.bools(list(t.shape)), 1)), "neg_": written(lambda d, t: t.neg_()),
-    "set": written(lambda d, t: t.__setitem__(slice(None, 1), 5)), "clamp_": written(lambda d, t: t.clamp_(min=0)),
+    "new": lambda d: (lambda t: (torch.zeros_like(t), torch.ones_like(t), torch.full_like(t, 2), t.new_ones(2, 3),
+        t.new_full((2,), 3), t.new_zeros(1)))(d.any(d.shape())),
+    "full": lambda d: (torch.full((2, 3), d.choice((1, 2.5, True))), torch.zeros(3, dtype=torch.int64),
+        torch.ones(2, dtype=torch.bool), torch.tensor(d.random())),
+    "to": lambda d: (lambda t: (t.to(torch.float64), t.float(), t.long(), t.bool(), t.int(), t.to(torch.uint8),
+        t.clone(), t.contiguous()))(d.ints(d.shape(), 0, 9)),
+    "truncate": lambda d: (d.floats(d.shape()).long(), d.floats(d.shape(), torch.float64).float(),
+        d.floats(d.shape()).bool()),
+    "type_as": lambda d: d.ints([3]).type_as(d.floats([1])),
+    "fill_": written(lambda d, t: t.fill_(7)),
+    "zero_": written(lambda d, t: t.zero_()),
+    "add_": written(lambda d, t: t.add_(1)),
+    "mul_": written(lambda d, t: t.mul_(3)),
+    "copy_": written(lambda d, t: t.copy_(d.ints(list(t.shape)))),
+    "masked_fill_": written(lambda d, t: t.masked_fill_(d.bools(list(t.shape)), 1)),
+    "neg_": written(lambda d, t: t.neg_()),
+    "set": written(lambda d, t: t.__setitem__(slice(None, 1), 5)),
+    "clamp_": written(lambda d, t: t.clamp_(min=0)),
 }
-for name, low in (("exp", -3), ("expm1", -3), ("exp2", -3), ("log", 0.01), ("log1p", 0), ("log2", 0.01), ("log10", 0.01), ("sqrt", 0), ("rsqrt", 0.01),
-                  ("reciprocal", 0.1), ("sin", -30), ("cos", -30), ("tan", -1), ("atan", -3), ("tanh", -3), ("sigmoid", -9), ("erf", -3)):
+for name, low in (("exp", -3), ("expm1", -3), ("exp2", -3), ("log", 0.01), ("log1p", 0), ("log2", 0.01), ("log10",
+                   0.01), ("sqrt", 0), ("rsqrt", 0.01),
+                  ("reciprocal", 0.1), ("sin", -30), ("cos", -30), ("tan", -1), ("atan", -3), ("tanh", -3),
+                      ("sigmoid", -9), ("erf", -3)):
     CASES[name] = unary(getattr(torch, name), low, max(3.0, -low))
 
 
@@ -273,7 +321,8 @@ class Expressions(torch.nn.Module):
         outs = [x * self.w]
         for name, key in self.keys:
             made = CASES[name](Draw(self, key))
-            outs += [t.logical_not() if t.dtype == torch.bool else t * 1 for t in (made if isinstance(made, tuple) else (made,))]
+            outs += [t.logical_not() if t.dtype == torch.bool else t * 1 for t in (made if isinstance(made,
+                tuple) else (made,))]
         return tuple(outs)
 
 
@@ -283,7 +332,8 @@ def export_expressions(names, times, seed, path):
     net = Expressions(names, times, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(net, (torch.ones(2, 1),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)), path)
+        torch.export.save(torch.export.export(net, (torch.ones(2, 1),),
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)), path)
 
 
 def read_dump(program, path):
@@ -360,7 +410,8 @@ def record(path):
 
 def units(a, b):
     """The distance of floats in units in the last place."""
-    a, b = (numpy.where(x < 0, -0.0 - x, x).astype("f4").view("i4").astype("i8") * numpy.where(numpy.signbit(x), -1, 1) for x in (a, b))
+    a, b = (numpy.where(x < 0, -0.0 - x, x).astype("f4").view("i4").astype("i8") * numpy.where(numpy.signbit(x), -1,
+        1) for x in (a, b))
     return numpy.abs(a - b).max(initial=0)
 
 
