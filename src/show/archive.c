@@ -31,6 +31,7 @@ const struct pp_column pp_graph_columns[] = {
     {"left_out", GRAPH(a.left_out), .help = "nodes with a problem, or that read their result"},
     {"ops", GRAPH(a.ops), .help = "what computes them; 0: there are problems"},
     {"general", GRAPH(a.general), .help = "ops that are not fast ones"},
+    {"evaluated", GRAPH(a.evaluated), .help = "dropouts and batch norms in evaluation mode"},
     {"problems", GRAPH(problems), .inner = problem_columns, .help = "why it cannot be trained"},
     {0}};
 
@@ -74,6 +75,11 @@ void graph_document_print(const struct graph_document *d, FILE *f)
         fprintf(f, "%d computed, %d with a problem or after one\n", a->computed, a->left_out);
     }
     fprintf(f, "  %s, returns %s\n", a->input, a->output);
+    if (a->evaluated > 0)
+        fprintf(f,
+                "  evaluation mode: %d dropout%s or batch norms, which do nothing or keep their\n"
+                "  statistics; export model.train() unless that is meant\n",
+                a->evaluated, pp_plural(a->evaluated));
     if (a->n_problems > 0)
         fprintf(f, "\n%d problem%s\n", a->n_problems, pp_plural(a->n_problems));
     for (int i = 0; i < a->n_problems; i++)

@@ -379,11 +379,11 @@ TEST(a_chunk_is_bounded_by_layers_that_promise)
     for (range->x = range->dz = 1; pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX);)
         range->x *= 2;
     range->x /= 2;
-    l.m->n_tied = 1;
+    l.m->n_holders = 2;
     CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), false);
     range->x /= 4;
     CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), true);
-    l.m->n_tied = 0;
+    l.m->n_holders = 0;
     silent.bound = NULL;
     l.m->nodes[1].op = &silent;
     CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), false);

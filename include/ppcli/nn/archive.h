@@ -33,6 +33,7 @@ struct pp_archive {
     /* nodes of the model that compute the samples, after fusion; of these, how many are elementwise
      * programs and not one of the fast ops. 0 with problems */
     int ops, general;
+    int evaluated; /* dropouts and batch norms that were exported in evaluation mode */
     char input[160], output[160]; /* "x: [batch] x 3 x 32 x 32 of float32" */
     struct pp_archive_problem *problems;
     int n_problems;

@@ -76,6 +76,19 @@ static int count_ops(struct graph *g, bool fuse, struct pp_archive *a)
     return 0;
 }
 
+/* Counts the dropouts and batch norms that the program evaluates. */
+static int count_evaluated(const struct pt_program *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_nodes; i++) {
+        const struct pt_node *node = &p->nodes[i];
+        n += (strncmp(node->target, "aten.dropout", 12) == 0 && !lower_flag(node, "train", true)) ||
+             (strcmp(node->target, "aten.batch_norm.default") == 0 &&
+              !lower_flag(node, "training", true));
+    }
+    return n;
+}
+
 static int look(const char *file, bool fuse, struct pp_archive *a)
 {
     const struct pp_data_input data = {.vocabulary = 0};
@@ -94,6 +107,7 @@ static int look(const char *file, bool fuse, struct pp_archive *a)
     a->folded = g->n_folded;
     a->views = g->n_views;
     a->computed = g->n_fast + g->n_general;
+    a->evaluated = count_evaluated(p);
     a->left_out = p->n_nodes - a->folded - a->views - a->computed;
     describe_ends(p, a);
     PP_TRY(list_problems(g, a));
