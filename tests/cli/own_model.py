@@ -6,10 +6,14 @@
 
 packaging/ppcli.py, which the wheel carries, writes the program; `ppcli init` the config; after a training in two
 stages `ppcli export` gives the program back, which torch.export.load() runs, with the weights of the checkpoint.
+The decoder of PyTorch's pipelining tutorial has the digest of model.type = decoder. The code and the commands of
+docs/do/own-models.md run, with fewer steps.
 The exit code is 77 where no interpreter (this one, PPCLI_TEST_PYTHON) has PyTorch 2.10 or newer."""
 
 import glob
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -53,12 +57,54 @@ def make_wheel(sources):
     check("the wheel has ppcli.py", "ppcli.py" in zipfile.ZipFile(wheel).namelist())
 
 
+def train_tutorial(program, sources):
+    """The tutorial's module, small, cut at layers.4: as a program, and as model.type = decoder with its weights."""
+    import torch
+    import torch_transformers
+    from safetensors.torch import save_file
+    model = {"type": "decoder", "n_layer": "8", "n_head": "4", "n_embd": "32", "block_size": "20", "vocab_size": "50",
+             "dropout": "0.1", "batch_first": "false"}
+    with open(sources + "/configs/transformer-pytorch.ini", encoding="utf-8") as f:
+        head, tail = f.read().split("[model]")
+    tail = tail[tail.index("[pipeline]"):]
+    net = torch_transformers.of_config(model).train()
+    exported = torch.export.export(net, (torch.ones(4, 20, dtype=torch.long),),
+                                   dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    torch.export.save(exported, "decoder.pt2")
+    save_file(net.state_dict(), "decoder.safetensors")
+    digests = []
+    for keys, init in (({"from": "decoder.pt2"}, ""), (model, "init = decoder.safetensors\n")):
+        with open("decoder.ini", "w", encoding="utf-8") as f:
+            f.write(head + "[model]\n" + "".join("%s = %s\n" % key for key in keys.items()) + tail + "\n" + init)
+        said = run(program, "train", "decoder.ini", "-q", "--dir", "decoder" + str(len(digests)))
+        digests.append(re.search(r"weights_sha256 +(\w+)", said)[1])
+    check("the tutorial's module has the digest of model.type = decoder", digests[0] == digests[1])
+
+
+def follow_page(sources):
+    """The commands of the page, in order; those with files that are not there are left out."""
+    import torch
+    with open(sources + "/docs/do/own-models.md", encoding="utf-8") as f:
+        page = f.read()
+    code = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    names = {}
+    exec(compile(code[0], "net.py", "exec"), names)
+    more = {"train": ["-q", "--max-steps", "3", "--set", "train.eval_interval=3", "--batch-size", "8"], "generate": ["--tokens", "5"]}
+    for line in re.findall(r"^    (ppcli .*)$", page, flags=re.M):
+        words = shlex.split(line)
+        if "book.txt" not in words and "cnn.pt2" not in words:
+            run(*words, *more.get(words[1], []))
+    names.update(torch=torch, model=names["Net"]())
+    exec(compile(code[1], "back.py", "exec"), names)
+    check("the module takes the weights of the program", True)
+
+
 def main():
     program, sources = (os.path.abspath(word) for word in sys.argv[1:3])
     find_python()
     import torch
     from safetensors.torch import load_file
-    sys.path[:0] = [sources + "/packaging", sources + "/tests/golden/pt2"]
+    sys.path[:0] = [sources + "/packaging", sources + "/tests/golden/pt2", sources + "/scripts/peers"]
     import ppcli
     import text
     os.environ["PATH"] = os.path.dirname(program) + os.pathsep + os.environ["PATH"]
@@ -105,6 +151,8 @@ def main():
     said = run(program, "generate", "run", "-q", "--prompt", "3 1 4", "--tokens", "5", "--temperature", "0")
     check("generate makes the tokens of the module", said.split() == [str(token) for token in tokens])
     check("module and program compute the same (%.1e apart)" % far, far < 1e-5)
+    train_tutorial(program, sources)
+    follow_page(sources)
     return 1 if failures else 0
 
 
