@@ -546,6 +546,9 @@ static void lower_bernoulli(struct lower *l, const struct pt_node *n, const stru
 
 #define LOSS "the graph computes its own loss: export the model without it"
 #define DROPOUT "of dropouts only torch.nn.Dropout is known"
+#define RECURRENT "recurrent layers are not known"
+#define RANDOM "of random numbers only dropout and bernoulli_ are known"
+#define ORDER "an order that depends on the data is not known"
 
 const struct lowering lowerings_of_ops[] = {
     LOWER("aten.linear.default", lower_linear),
@@ -564,6 +567,22 @@ const struct lowering lowerings_of_ops[] = {
     MISSING("aten.alpha_dropout.default", DROPOUT),
     MISSING("aten.alpha_dropout_.default", DROPOUT),
     MISSING("aten.feature_alpha_dropout.default", DROPOUT),
+    MISSING("aten.lstm.input", RECURRENT),
+    MISSING("aten.lstm.data", RECURRENT),
+    MISSING("aten.lstm_cell.default", RECURRENT),
+    MISSING("aten.gru.input", RECURRENT),
+    MISSING("aten.gru.data", RECURRENT),
+    MISSING("aten.gru_cell.default", RECURRENT),
+    MISSING("aten.rnn_tanh.input", RECURRENT),
+    MISSING("aten.rnn_relu.input", RECURRENT),
+    MISSING("aten.rand.default", RANDOM),
+    MISSING("aten.rand_like.default", RANDOM),
+    MISSING("aten.randn.default", RANDOM),
+    MISSING("aten.randn_like.default", RANDOM),
+    MISSING("aten.normal.float", RANDOM),
+    MISSING("aten.topk.default", ORDER),
+    MISSING("aten.sort.default", ORDER),
+    MISSING("aten.argsort.default", ORDER),
     MISSING("aten.cross_entropy_loss.default", LOSS),
     MISSING("aten.nll_loss.default", LOSS),
     MISSING("aten.nll_loss_nd.default", LOSS),
