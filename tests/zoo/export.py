@@ -47,7 +47,7 @@ def settle(net, ep):
     inputs away from 0, three of four up (all, where a depthwise convolution would read nothing but zeros);
     what is added to a residual is small and positive."""
     draw, names = torch.Generator().manual_seed(7), ep.graph_signature.inputs_to_parameters
-    users, depthwise = {}, any(1 < getattr(m, "groups", 1) == m.in_channels for m in net.modules())
+    users, depthwise = {}, any(1 < getattr(m, "groups", 1) == getattr(m, "in_channels", 0) for m in net.modules())
     for node in ep.graph.nodes:
         if str(node.target) == "aten.batch_norm.default":
             users[names[node.args[1].name].rpartition(".")[0]] = {str(u.target).split(".")[1].strip("_")
