@@ -63,6 +63,15 @@ TEST(samples_are_not_mixed)
 
 /* ---- elements */
 
+TEST(a_cast_to_16_bits_is_refused)
+{
+    struct program m;
+    begin(&m, "s 4");
+    int half = put(&m, "aten.to.dtype", "s 4", ARGS(TENSOR("self", 0)));
+    m.values[half].type.dtype = PT_BF16;
+    check_refused(&m, half, "its result is bfloat16");
+}
+
 TEST(an_activation_keeps_the_memory_of_a_whole_value)
 {
     struct program m;

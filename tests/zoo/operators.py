@@ -55,7 +55,8 @@ each(["(a.repeat(x.shape[0], 1, 1) * x.view(-1, 4, 2).reshape(-1, 2, 12)).view(x
 # ---- moves
 each(["torch.cat([x, x * 2, x[:, :1]], 1)", "torch.cat([x[:, i % 6] * (i + 1) for i in range(70)], 1)",
       "torch.cat([x, x[:, 6:]], 1) * 1", "torch.stack([x, x * 2, x.exp()], 1)", "torch.stack([x, x * 2], -1).flatten(2)",
-      "F.pad(x, (1, 2, 3, 0), value=0.5)", "x.roll(1, 1) * x", "x[:, torch.tensor([0, 2, 2, 5])]",
+      "F.pad(x, (1, 2, 3, 0), value=0.5)", "x.roll(1, 1) * x", "x.tril() + x.triu(2) * x", "torch.nan_to_num(x / 0 * (x > 0))",
+      "x[:, torch.tensor([0, 2, 2, 5])]",
       "x[:, torch.tensor([0, 2, 5]), torch.tensor([1, 7, 3])]", "x[:, :, torch.tensor([[0, 2], [5, 1]])]",
       "x[torch.arange(x.shape[0])[:, None], torch.tensor([1, 4, 0])[None]]", "x[:, torch.tensor([-1, 0, -2])]",
       "x.index_select(1, torch.tensor([5, 3, 3]))",

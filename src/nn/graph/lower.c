@@ -378,6 +378,20 @@ static bool computes_without_count(struct lower *l, const struct pt_node *n)
     return true;
 }
 
+/* Returns whether no result is rounded to 16 bits: ppcli does that where run.precision says so. */
+static bool is_full_precision(struct lower *l, const struct pt_node *n)
+{
+    for (int k = 0; k < n->n_outputs; k++) {
+        enum pt_dtype t = n->outputs[k] >= 0 ? lower_type(l, n, k)->dtype : PT_F32;
+        if (t == PT_F16 || t == PT_BF16)
+            return lower_refuse(l,
+                                "%s: its result is %s: export the model in float32, and set "
+                                "run.precision",
+                                n->target, pt_dtype_name(t));
+    }
+    return true;
+}
+
 static int lower_node(struct lower *l, int node)
 {
     const struct pt_node *n = &l->program->nodes[node];
@@ -419,7 +433,7 @@ static int lower_node(struct lower *l, int node)
         return 0;
     }
     int before = l->graph->n_nodes;
-    if (computes_without_count(l, n) && keeps_samples_apart(l, n))
+    if (computes_without_count(l, n) && is_full_precision(l, n) && keeps_samples_apart(l, n))
         row->lower(l, n, row);
     int y = n->n_outputs > 0 ? n->outputs[0] : -1;
     if (l->rc == 0 && !l->refused && y >= 0 && l->values[y].state == LOWERED_NOT)

@@ -183,6 +183,9 @@ struct lower_operand lower_operand(struct lower *l, const struct pt_node *n, con
 bool lower_compute(struct lower *l, const char *formula, int n_operands,
                    const struct lower_operand *operands, const bool *summed, struct view *out);
 
+/* Returns a view of a constant [rows][columns]: 1 where column - row <= diagonal, else 0. */
+struct view lower_triangle(struct lower *l, int64_t rows, int64_t columns, int64_t diagonal);
+
 /* Handler of rows with arguments and formula. */
 void lower_formula(struct lower *l, const struct pt_node *n, const struct lowering *row);
 

@@ -170,6 +170,46 @@ static void lower_prelu(struct lower *l, const struct pt_node *n, const struct l
         lower_set(l, n, 0, &out);
 }
 
+struct view lower_triangle(struct lower *l, int64_t rows, int64_t columns, int64_t diagonal)
+{
+    int64_t count = rows * columns;
+    PP_OWN_MEMORY float *below = pp_alloc((size_t)count, sizeof(*below));
+    if (!below) {
+        l->rc = PP_ERESOURCE;
+        return (struct view){.n_dims = -1};
+    }
+    for (int64_t i = 0; i < count; i++)
+        below[i] = i % columns - i / columns <= diagonal;
+    const struct fold_constant c = {.dtype = PT_F32,
+                                    .n_dims = 2,
+                                    .dims = {rows, columns},
+                                    .strides = {columns, 1},
+                                    .batch_dim = -1,
+                                    .n = count,
+                                    .floats = below};
+    return lower_constant(l, &c);
+}
+
+/* tril; with row->which: triu, what is not below the diagonal before. */
+static void lower_tril(struct lower *l, const struct pt_node *n, const struct lowering *row)
+{
+    const struct pt_tensor *type = lower_type(l, n, 0);
+    struct lower_operand x[2] = {{.view = lower_tensor(l, n, "self")}};
+    struct view out;
+    int last = type->n_dims - 1;
+    if (x[0].view.n_dims < 2)
+        return;
+    if (type->dims[last].batch || type->dims[last - 1].batch) {
+        lower_refuse(l, "%s of a matrix that has the samples of a batch", n->target);
+        return;
+    }
+    x[1].view = lower_triangle(l, type->dims[last - 1].n, type->dims[last].n,
+                               lower_int(n, "diagonal", 0) - row->which);
+    if (lower_expand(l, &x[1].view, type->n_dims, type->dims, &x[1].view) &&
+        lower_compute(l, row->formula, 2, x, NULL, &out))
+        lower_set(l, n, 0, &out);
+}
+
 /* The first half of a dimension, times the sigmoid of the second one. */
 static void lower_glu(struct lower *l, const struct pt_node *n, const struct lowering *row)
 {
@@ -297,6 +337,12 @@ const struct lowering lowerings_of_elements[] = {
     FORMULA("hardshrink.default", "self lambd=0.5", "abs(a) <= b ? 0 : a"),
     FORMULA("softshrink.default", "self lambd=0.5", "a > b ? a - b : a < -b ? a + b : 0"),
     SPECIAL("glu.default", lower_glu, NULL, "a * sigmoid(b)"),
+    SPECIAL("tril.default", lower_tril, NULL, "b ? a : 0"),
+    {.target = "aten.triu.default",
+     .lower = lower_tril,
+     .which = 1,
+     .general = true,
+     .formula = "b ? 0 : a"},
     /* comparisons and choices */
     PAIR("eq", "a == b"),
     PAIR("ne", "a == b ? 0 : 1"),
@@ -316,6 +362,8 @@ const struct lowering lowerings_of_elements[] = {
     FORMULA("masked_fill.Tensor", "self mask value", "b ? c : a"),
     FORMULA("isnan.default", "self", "a == a ? 0 : 1"),
     FORMULA("isinf.default", "self", "abs(a) == 1 / 0"),
+    FORMULA("nan_to_num.default", "self nan=0 posinf=3.40282347e38 neginf=-3.40282347e38",
+            "a == a ? a == 1 / 0 ? c : a == -1 / 0 ? d : a : b"),
     FORMULA("logical_not.default", "self", "a == 0"),
     FORMULA("logical_and.default", "self other", "a ? (b == 0 ? 0 : 1) : 0"),
     FORMULA("logical_or.default", "self other", "a ? 1 : b == 0 ? 0 : 1"),

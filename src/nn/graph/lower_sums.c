@@ -175,21 +175,8 @@ static void lower_cumulated(struct lower *l, const struct pt_node *n, const stru
                      (long long)size, CUMULATED_MAX);
         return;
     }
-    PP_OWN_MEMORY float *below = pp_alloc((size_t)(size * size), sizeof(*below));
-    if (!below) {
-        l->rc = PP_ERESOURCE;
-        return;
-    }
-    for (int64_t i = 0; i < size * size; i++)
-        below[i] = i % size <= i / size;
-    const struct fold_constant c = {.dtype = PT_F32,
-                                    .n_dims = 2,
-                                    .dims = {size, size},
-                                    .strides = {size, 1},
-                                    .batch_dim = -1,
-                                    .n = size * size,
-                                    .floats = below};
-    struct lower_operand x[2] = {{.view = view_insert(&v, dim)}, {.view = lower_constant(l, &c)}};
+    struct lower_operand x[2] = {{.view = view_insert(&v, dim)},
+                                 {.view = lower_triangle(l, size, size, 0)}};
     while (x[1].view.n_dims >= 0 && x[1].view.n_dims < v.n_dims + 1 - dim)
         x[1].view = view_insert(&x[1].view, x[1].view.n_dims);
     for (int d = 0; d <= v.n_dims; d++)
