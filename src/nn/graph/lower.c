@@ -378,12 +378,13 @@ static bool computes_without_count(struct lower *l, const struct pt_node *n)
     return true;
 }
 
-/* Returns whether no result is rounded to 16 bits: ppcli does that where run.precision says so. */
+/* Returns whether no result is a float of another width than 32 bits: a program is computed in
+ * those, and rounded to 16 bits where run.precision says so. */
 static bool is_full_precision(struct lower *l, const struct pt_node *n)
 {
     for (int k = 0; k < n->n_outputs; k++) {
         enum pt_dtype t = n->outputs[k] >= 0 ? lower_type(l, n, k)->dtype : PT_F32;
-        if (t == PT_F16 || t == PT_BF16)
+        if (t == PT_F16 || t == PT_BF16 || t == PT_F64)
             return lower_refuse(l,
                                 "%s: its result is %s: export the model in float32, and set "
                                 "run.precision",

@@ -107,13 +107,6 @@ static void lower_same(struct lower *l, const struct pt_node *n, const struct lo
         return;
     }
     enum pt_dtype from = l->program->values[a->value].type.dtype, to = lower_type(l, n, 0)->dtype;
-    if (to != from && (to == PT_F16 || to == PT_BF16 || to == PT_F64)) {
-        lower_refuse(l,
-                     "%s: a cast to %s: a program is computed in float32; run.precision = bf16 "
-                     "makes products cheaper",
-                     n->target, pt_dtype_name(to));
-        return;
-    }
     const char *formula = to == PT_BOOL && from != PT_BOOL                ? "a == 0 ? 0 : 1"
                           : is_whole_number(to) && !is_whole_number(from) ? "trunc(a)"
                                                                           : NULL;
