@@ -98,6 +98,14 @@ static void set_param(struct emitter *e, int param, int weight)
         for (int d = 0; d < w->n_dims; d++)
             p->file_dims[d] = (int)w->dims[d];
     }
+    double floats = 1;
+    for (int d = 0; d < w->n_dims; d++)
+        floats *= (double)w->dims[d];
+    if (floats < (double)pp_param_floats(p) || floats > (double)pp_param_floats(p)) {
+        refuse(e->b, "%s: %s has %.0f numbers, and its operator needs %zu", e->p->file, w->name,
+               floats, pp_param_floats(p));
+        return;
+    }
     int root = root_of(e, weight);
     int owner = e->holders[root];
     e->holders[root] = owner < 0 ? param : owner;
@@ -404,9 +412,8 @@ static void emit_node(struct emitter *e, int node)
     set_params(e, n);
     e->values[node] = y;
     e->layers[node] = e->layer;
-    if (e->b->rc == 0)
-        pp_assert(y == e->b->m->n_nodes &&
-                  pp_shape_floats(&e->b->m->values[y]) == pp_shape_floats(&n->shape));
+    if (e->b->rc == 0 && pp_shape_floats(shape_of(e->b, y)) != pp_shape_floats(&n->shape))
+        refuse(e->b, "%s: %s: its result has another size than the archive says", e->p->file, name);
 }
 
 /* Adds the nodes of a layer, which come before node `end`: what its last one needs. */

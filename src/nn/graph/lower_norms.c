@@ -243,7 +243,7 @@ static void lower_row_norm(struct lower *l, const struct pt_node *n, const struc
     double eps = lower_number(n, "eps", centred ? 1e-5 : (double)FLT_EPSILON);
     struct view v = lower_tensor(l, n, "input"), y;
     bool summed[PT_DIMS] = {false};
-    if (v.n_dims < count)
+    if (v.n_dims < count || count < 1)
         return;
     for (int d = v.n_dims - count; d < v.n_dims; d++) {
         summed[d] = true;
@@ -323,12 +323,17 @@ static void write_out_groups(struct lower *l, const struct pt_node *n, int group
 static void lower_group_norm(struct lower *l, const struct pt_node *n, const struct lowering *row)
 {
     int weight = lower_weight(l, n, "weight"), bias = lower_weight(l, n, "bias");
-    int groups = (int)lower_int(n, "num_groups", 1);
+    int64_t all = lower_type(l, n, 0)->n_dims > 1 ? lower_type(l, n, 0)->dims[1].n : 0;
+    int64_t groups = lower_int(n, "num_groups", 1);
     double eps = lower_number(n, "eps", 1e-5);
     const struct pt_size *first = &lower_type(l, n, 0)->dims[0];
     (void)row;
+    if (groups < 1 || all < 1 || all % groups) {
+        lower_refuse(l, "%lld groups of %lld channels", (long long)groups, (long long)all);
+        return;
+    }
     if (weight < 0 || bias < 0 || !first->batch || first->n != 1) {
-        write_out_groups(l, n, groups, eps);
+        write_out_groups(l, n, (int)groups, eps);
         return;
     }
     struct view x = take_channels(l, n, "input");
@@ -337,7 +342,7 @@ static void lower_group_norm(struct lower *l, const struct pt_node *n, const str
     struct graph_node *g = add_norm(l, n, GRAPH_GROUP_NORM, &x, view_size(&x, x.n_dims - 1).n, eps);
     if (!g)
         return;
-    g->groups = groups;
+    g->groups = (int)groups;
     g->n_weights = 2;
     g->weights[0] = weight;
     g->weights[1] = bias;

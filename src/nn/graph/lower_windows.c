@@ -37,9 +37,13 @@ static void set_image(struct lower *l, const struct pt_node *n)
     lower_set(l, n, 0, &v);
 }
 
-/* Reads an argument for both directions; false: they differ, which is refused. */
+enum {
+    WINDOW_MOST = 1 << 16 /* of a kernel, stride or padding */
+};
+
+/* Reads an argument for both directions, at least `least`; false: they differ, which is refused. */
 static bool read_square(struct lower *l, const struct pt_node *n, const char *name,
-                        int64_t otherwise, int *out)
+                        int64_t otherwise, int least, int *out)
 {
     const struct pt_arg *a = pt_arg_find(n, name);
     int64_t first = lower_int(n, name, otherwise), second = first;
@@ -48,6 +52,8 @@ static bool read_square(struct lower *l, const struct pt_node *n, const char *na
     if (first != second)
         return lower_refuse(l, "%s with a %s of %lld x %lld: only squares are known", n->target,
                             name, (long long)first, (long long)second);
+    if (first < least || first > WINDOW_MOST)
+        return lower_refuse(l, "%s with a %s of %lld", n->target, name, (long long)first);
     *out = (int)first;
     return true;
 }
@@ -55,7 +61,7 @@ static bool read_square(struct lower *l, const struct pt_node *n, const char *na
 static bool refuse_dilation(struct lower *l, const struct pt_node *n)
 {
     int dilation;
-    if (!read_square(l, n, "dilation", 1, &dilation))
+    if (!read_square(l, n, "dilation", 1, 1, &dilation))
         return false;
     return dilation == 1 ||
            lower_refuse(l, "%s with a dilation of %d: only 1 is known", n->target, dilation);
@@ -65,9 +71,12 @@ static bool refuse_dilation(struct lower *l, const struct pt_node *n)
 static struct graph_node *add_window(struct lower *l, const struct pt_node *n, enum graph_kind kind,
                                      const struct view *x, const struct graph_window *w)
 {
-    const struct pt_size *d = lower_type(l, n, 0)->dims;
-    if (d[1].n * d[2].n * d[3].n > INT_MAX) {
-        lower_refuse(l, "a value of more than 2^31 - 1 numbers per sample");
+    const struct pt_tensor *type = lower_type(l, n, 0);
+    const struct pt_size *d = type->dims;
+    if (type->n_dims != 4 || d[1].n < 1 || d[2].n < 1 || d[3].n < 1 ||
+        (double)d[1].n * (double)d[2].n * (double)d[3].n > INT_MAX) {
+        lower_refuse(l, "%s with a result that is no image, or of more than 2^31 - 1 numbers",
+                     n->target);
         return NULL;
     }
     struct graph_node *node =
@@ -87,7 +96,7 @@ static bool read_padding(struct lower *l, const struct pt_node *n, struct graph_
 {
     const struct pt_arg *a = pt_arg_find(n, "padding");
     if (!a || a->kind != PT_STRING)
-        return read_square(l, n, "padding", 0, &w->pad);
+        return read_square(l, n, "padding", 0, 0, &w->pad);
     bool same = strcmp(a->text, "same") == 0;
     if (same && (w->kernel % 2 == 0 || w->stride != 1))
         return lower_refuse(l, "%s with padding 'same' and an even kernel: more zeros on one side",
@@ -106,13 +115,18 @@ static void lower_conv2d(struct lower *l, const struct pt_node *n, const struct 
         return;
     }
     const int64_t *kernel = &l->program->weights[weight].dims[2];
+    if (l->program->weights[weight].n_dims != 4 || kernel[0] < 1 || kernel[0] > WINDOW_MOST ||
+        w.groups < 1) {
+        lower_refuse(l, "%s with a weight or groups that torch.nn.Conv2d cannot have", n->target);
+        return;
+    }
     if (kernel[0] != kernel[1]) {
         lower_refuse(l, "%s with a kernel of %lld x %lld: only squares are known", n->target,
                      (long long)kernel[0], (long long)kernel[1]);
         return;
     }
     w.kernel = (int)kernel[0];
-    if (!read_square(l, n, "stride", 1, &w.stride) || !read_padding(l, n, &w) ||
+    if (!read_square(l, n, "stride", 1, 1, &w.stride) || !read_padding(l, n, &w) ||
         !refuse_dilation(l, n))
         return;
     struct view x = take_image(l, n, "input");
@@ -133,12 +147,12 @@ static void lower_conv2d(struct lower *l, const struct pt_node *n, const struct 
 static bool read_pool(struct lower *l, const struct pt_node *n, struct graph_window *w)
 {
     const struct pt_arg *stride = pt_arg_find(n, "stride");
-    if (!read_square(l, n, "kernel_size", 1, &w->kernel) ||
-        !read_square(l, n, "padding", 0, &w->pad))
+    if (!read_square(l, n, "kernel_size", 1, 1, &w->kernel) ||
+        !read_square(l, n, "padding", 0, 0, &w->pad))
         return false;
     w->stride = w->kernel; /* that of an empty list */
     if (stride && (stride->kind != PT_INTS || stride->n > 0) &&
-        !read_square(l, n, "stride", w->kernel, &w->stride))
+        !read_square(l, n, "stride", w->kernel, 1, &w->stride))
         return false;
     w->ceil = lower_flag(n, "ceil_mode", false);
     return true;
@@ -252,7 +266,10 @@ static void lower_adaptive_avg_pool(struct lower *l, const struct pt_node *n,
     const struct pt_tensor *type = lower_type(l, n, 0);
     int dims = row->which;
     struct view v = lower_tensor(l, n, "self");
-    if (v.n_dims < 0)
+    bool fits = v.n_dims == type->n_dims && v.n_dims > dims;
+    for (int d = 0; d < type->n_dims; d++)
+        fits = fits && type->dims[d].n >= 1;
+    if (!fits)
         return;
     struct pt_size height = view_size(&v, v.n_dims - 2), width = view_size(&v, v.n_dims - 1);
     const struct pt_size *to = &type->dims[type->n_dims - 2];
