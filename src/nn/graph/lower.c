@@ -73,10 +73,15 @@ bool lower_flag(const struct pt_node *n, const char *name, bool otherwise)
     return a && a->kind == PT_BOOL_ARG ? a->flag : otherwise;
 }
 
+int lower_in_range(int64_t dim, int n_dims)
+{
+    dim += dim < 0 ? n_dims : 0;
+    return dim < 0 || dim >= n_dims ? 0 : (int)dim;
+}
+
 int lower_dim(const struct pt_node *n, const char *name, int64_t otherwise, int n_dims)
 {
-    int64_t dim = lower_int(n, name, otherwise);
-    return (int)(dim < 0 ? dim + n_dims : dim);
+    return lower_in_range(lower_int(n, name, otherwise), n_dims);
 }
 
 int lower_weight(struct lower *l, const struct pt_node *n, const char *name)
@@ -212,7 +217,7 @@ void lower_set(struct lower *l, const struct pt_node *n, int k, const struct vie
     if (l->rc < 0 || l->refused || v->n_dims < 0 || k >= n->n_outputs || n->outputs[k] < 0)
         return;
     const struct pt_tensor *type = lower_type(l, n, k);
-    bool same = v->n_dims == type->n_dims;
+    bool same = v->n_dims == type->n_dims && !v->full;
     for (int d = 0; same && d < v->n_dims; d++) {
         struct pt_size s = view_size(v, d);
         same = s.n == type->dims[d].n && s.batch == type->dims[d].batch;

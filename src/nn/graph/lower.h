@@ -92,6 +92,10 @@ int64_t lower_int(const struct pt_node *n, const char *name, int64_t otherwise);
 double lower_number(const struct pt_node *n, const char *name, double otherwise);
 bool lower_flag(const struct pt_node *n, const char *name, bool otherwise);
 
+/* Returns a dimension, which counts from the end if it is negative, as 0 .. n_dims - 1; 0 for one
+ * that the tensor does not have, as only a damaged program asks for. */
+int lower_in_range(int64_t dim, int n_dims);
+
 /* Returns a dimension argument as 0 .. n_dims - 1. */
 int lower_dim(const struct pt_node *n, const char *name, int64_t otherwise, int n_dims);
 

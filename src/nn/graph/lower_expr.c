@@ -215,7 +215,13 @@ bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
                 struct view *out)
 {
     int order[VIEW_AXES], in[PP_NODE_INPUTS], inputs[PP_NODE_INPUTS], dim_of[VIEW_AXES];
-    pp_assert(n_views >= 1 && n_views < PP_NODE_INPUTS);
+    if (n_views < 1 || n_views >= PP_NODE_INPUTS)
+        return lower_refuse(l, "%s: %d tensors at once; at most %d are possible",
+                            l->program->nodes[l->node].target, n_views, PP_NODE_INPUTS - 1);
+    for (int i = 0; i < n_views; i++)
+        if (views[i].full)
+            return lower_refuse(l, "%s: a tensor with more than %d axes in memory",
+                                l->program->nodes[l->node].target, VIEW_AXES);
     if (!are_ready(l, n_views, views) || !align_views(l, n_views, views))
         return false;
     const struct view *like = largest_view(n_views, views);

@@ -84,7 +84,7 @@ int lower_dims(const struct pt_node *n, const char *name, int n_dims, int out[PT
     if (a && a->kind == PT_INT)
         out[count++] = lower_dim(n, name, 0, n_dims);
     for (int i = 0; a && a->kind == PT_INTS && i < a->n && i < PT_DIMS; i++)
-        out[count++] = (int)(a->sizes[i].n < 0 ? a->sizes[i].n + n_dims : a->sizes[i].n);
+        out[count++] = lower_in_range(a->sizes[i].n, n_dims);
     for (int d = 0; count == 0 && d < n_dims; d++)
         out[d] = d;
     return count == 0 ? n_dims : count;

@@ -54,21 +54,24 @@ int64_t view_elements(const struct view *v)
 
 static void append_axis(struct view *v, struct axis a)
 {
-    pp_assert(v->n_axes < VIEW_AXES && v->n_dims > 0);
+    v->full = v->full || v->n_axes == VIEW_AXES || v->n_dims < 1;
+    if (v->full)
+        return;
     v->axes[v->n_axes++] = a;
     v->count[v->n_dims - 1]++;
 }
 
 static void append_dim(struct view *v)
 {
-    pp_assert(v->n_dims < PT_DIMS);
-    v->count[v->n_dims++] = 0;
+    v->full = v->full || v->n_dims == PT_DIMS;
+    if (!v->full)
+        v->count[v->n_dims++] = 0;
 }
 
 /* Returns a view of the same value without dimensions. */
 static struct view begin_view(const struct view *v)
 {
-    return (struct view){.value = v->value, .offset = v->offset};
+    return (struct view){.value = v->value, .offset = v->offset, .full = v->full};
 }
 
 /* Appends dimension `dim` of v. */

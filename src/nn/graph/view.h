@@ -22,6 +22,7 @@ struct view {
     int value;      /* of the graph */
     int64_t offset; /* of the first element in a sample, floats */
     int n_dims, n_axes;
+    bool full; /* it needs more axes or dimensions than there is room for: it is of no use */
     uint8_t count[PT_DIMS];      /* axes of each dimension; 0: its size is 1 */
     struct axis axes[VIEW_AXES]; /* dimension by dimension, the outermost first */
 };
