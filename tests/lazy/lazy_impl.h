@@ -8,7 +8,7 @@
 #include "lazy.h"
 #include "ppcli/base/base.h"
 
-#define ARGS_MAX 256
+#define ARGS_MAX 512
 #define CAPTURE_STREAMS 64
 
 typedef int lazy_run(struct pp_backend *inner, const void *args);

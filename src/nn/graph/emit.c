@@ -397,7 +397,9 @@ static void emit_node(struct emitter *e, int node)
         int k = norm ? n->n_in - 1 - i : i;
         if (!is_made(e, n->in[k]))
             emit_node(e, n->in[k]);
-        pp_assert(e->g->nodes[n->in[k]].rows || takes_one_row(n));
+        if (!e->g->nodes[n->in[k]].rows && !takes_one_row(n))
+            refuse(e->b, "%s: %s: an operator over values that no sample changes", e->p->file,
+                   n->source >= 0 ? e->p->nodes[n->source].path : "");
     }
     if (e->b->rc < 0)
         return;

@@ -346,6 +346,8 @@ static int64_t index_at(const struct fold_constant *c, int n, const int64_t *pla
     int64_t at = 0;
     for (int d = 0; d < c->n_dims; d++)
         at += c->dims[d] > 1 ? place[n - c->n_dims + d] * c->strides[d] : 0;
+    if (!c->ints || at < 0 || at >= c->n)
+        return -1; /* no index: refused as one that is outside */
     int64_t i = c->ints[at];
     return i < 0 ? i + size : i;
 }

@@ -388,9 +388,12 @@ static bool read_indices(struct lower *l, const struct fold_constant *c, int64_t
     for (int i = 0; i < n; i++) {
         int64_t at = 0;
         for (int d = c->n_dims - 1, left = i; d >= 0; d--) {
-            at += left % (int)c->dims[d] * c->strides[d];
-            left /= (int)c->dims[d];
+            int size = c->dims[d] > 0 && c->dims[d] < INT_MAX ? (int)c->dims[d] : 1;
+            at += left % size * c->strides[d];
+            left /= size;
         }
+        if (at >= c->n)
+            return lower_refuse(l, "an embedding of fewer indices than its result has");
         if (c->ints[at] < 0 || c->ints[at] >= limit)
             return lower_refuse(l, "an embedding of %lld rows has no row %lld", (long long)limit,
                                 (long long)c->ints[at]);
