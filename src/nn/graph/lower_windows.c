@@ -75,7 +75,7 @@ static struct graph_node *add_window(struct lower *l, const struct pt_node *n, e
     const struct pt_size *d = type->dims;
     if (type->n_dims != 4 || d[1].n < 1 || d[2].n < 1 || d[3].n < 1 ||
         (double)d[1].n * (double)d[2].n * (double)d[3].n > INT_MAX) {
-        lower_refuse(l, "%s with a result that is no image, or of more than 2^31 - 1 numbers",
+        lower_refuse(l, "%s with a result that is not an image, or of more than 2^31 - 1 numbers",
                      n->target);
         return NULL;
     }
