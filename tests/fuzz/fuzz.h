@@ -45,7 +45,8 @@ static inline const char *fuzz_file(struct fuzz_file *f, const void *data, size_
 static inline void fuzz_refused(int rc)
 {
     const struct pp_error *e = pp_error_get();
-    pp_assert(rc == PP_EFORMAT || rc == PP_ENOINPUT || rc == PP_ECONFIG || rc == PP_EUSAGE);
+    pp_assert(rc == PP_EFORMAT || rc == PP_ERESOURCE || rc == PP_ENOINPUT || rc == PP_ECONFIG ||
+              rc == PP_EUSAGE);
     pp_assert(e->code == rc && e->text[0] != '\0');
     for (const char *p = e->text; *p; p++)
         pp_assert((unsigned char)*p >= 0x20 && *p != 0x7F);

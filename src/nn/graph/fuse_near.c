@@ -72,7 +72,8 @@ static int join_residual(struct graph *g, struct graph_node *n)
         int other = n->in[1 - k];
         enum pp_activation act = n->activation;
         if (!from || (from->kind != GRAPH_BATCH_NORM && from->kind != GRAPH_GROUP_NORM) ||
-            from->n_in != 1 || from->activation != PP_ACT_NONE || !g->nodes[other].rows)
+            from->n_in != 1 || from->activation != PP_ACT_NONE || !g->nodes[other].rows ||
+            from->in[0] == other) /* the op reads two values */
             continue;
         PP_TRY(take_over(n, from));
         n->in[n->n_in++] = other;
