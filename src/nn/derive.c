@@ -171,7 +171,9 @@ static void copy_steps(struct deriving *d, uint64_t wanted)
         }
         int *of[] = {&s.a, &s.b, &s.c};
         for (int k = 0; k < program_operands(s.code); k++) {
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
             d->needed[i] = d->needed[i] || d->needed[*of[k]];
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
             *of[k] = d->value[*of[k]];
         }
         d->value[i] = program_add(d->g, s);

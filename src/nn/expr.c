@@ -19,6 +19,7 @@ int program_operands(enum pp_expr_code code)
         return 0;
     case PP_EXPR_ACT:
         return 1;
+    /* NOLINTNEXTLINE(bugprone-branch-clone) */
     case PP_EXPR_ACT_BACK:
         return 2;
 #define PP_EXPR_STEP(NAME, operands, ...)                                                          \
@@ -57,6 +58,7 @@ static bool is_the_number(const struct program *p, int step, float number)
 static bool same_steps(const struct expr_step *s, const struct expr_step *t)
 {
     return s->code == t->code && s->which == t->which && s->a == t->a && s->b == t->b &&
+           /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
            s->c == t->c && memcmp(&s->number, &t->number, sizeof(s->number)) == 0;
 }
 

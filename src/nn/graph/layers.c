@@ -179,6 +179,7 @@ static void name_layer(const struct route *r, int first, int end, char *out, siz
         depth = counts && common < depth ? common : depth;
     }
     for (int k = entered; k < depth; k++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
         if (r->whole[n->stack[k]])
             depth = k + 1;
     const struct pt_module *m = depth > 1 ? &r->g->program->modules[n->stack[depth - 1]] : NULL;

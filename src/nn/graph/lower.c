@@ -21,6 +21,7 @@ bool lower_refuse(struct lower *l, const char *format, ...)
     char text[sizeof(g->problems->text)];
     va_list args;
     va_start(args, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     l->refused = true;

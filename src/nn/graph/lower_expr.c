@@ -240,8 +240,10 @@ bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
     }
     /* a summed dimension has size 1 in the result */
     for (int k = 0; k < to.n_axes; k++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript) */
         if (!summed || !summed[dim_of[k]]) {
             result.axes[result.n_axes++] = to.axes[k];
+            /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript) */
             result.count[dim_of[k]]++;
         } else if (to.axes[k].size == 0) {
             return lower_refuse(l,

@@ -38,6 +38,7 @@ static int put_step(struct compiler *c, struct expr_step s)
     for (int i = 0; i < c->n_steps; i++) {
         const struct expr_step *t = &c->steps[i];
         if (t->code == s.code && t->which == s.which && t->a == s.a && t->b == s.b && t->c == s.c &&
+            /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
             (s.code != PP_EXPR_FILL || memcmp(&t->number, &s.number, sizeof(s.number)) == 0))
             return i;
     }

