@@ -255,6 +255,7 @@ static void store_band(const struct block *k, const struct band *b, const float 
     float *to = y + b->at;
     if (sums_over(k, b, k->last)) {
         for (int r = 0; r < rows; r++) {
+            /* NOLINTNEXTLINE(bugprone-implicit-widening-of-multiplication-result) */
             float sum = sum_row(n, x + r * n), *t = to + row_at(b, r);
             *t = fresh && (r == 0 || !over_rows) ? sum : *t + sum;
         }
@@ -262,6 +263,7 @@ static void store_band(const struct block *k, const struct band *b, const float 
         add_rows(n, rows, x, fresh, to);
     } else {
         for (int r = 0; r < rows; r++)
+            /* NOLINTNEXTLINE(bugprone-implicit-widening-of-multiplication-result) */
             store_row(n, x + r * n, !fresh || (r > 0 && over_rows), b->column, b->columns,
                       to + row_at(b, r));
     }
