@@ -324,11 +324,10 @@ static int run_pad(struct fold_call *c)
     place = c->out[0];
     for (int i = 0; i < n / 2; i++) {
         int dim = t.n_dims - 1 - i;
-        /* NOLINTNEXTLINE(bugprone-implicit-widening-of-multiplication-result) */
-        if (place.n_dims != t.n_dims || pad[2 * i] < 0 || pad[2 * i + 1] < 0)
+        const int64_t *sides = &pad[2 * (size_t)i];
+        if (place.n_dims != t.n_dims || sides[0] < 0 || sides[1] < 0)
             return HOST_UNKNOWN;
-        /* NOLINTNEXTLINE(bugprone-implicit-widening-of-multiplication-result) */
-        PP_TRY(host_narrow(&place, dim, pad[2 * i], t.dims[dim], 1, &place));
+        PP_TRY(host_narrow(&place, dim, sides[0], t.dims[dim], 1, &place));
     }
     return host_copy(c->pool, &place, &t);
 }

@@ -504,10 +504,7 @@ static void find_projections(struct graph *g, int node)
     if (turns[0] >= 0) {
         struct graph_node *tq = &g->nodes[turns[0]], *tk = &g->nodes[turns[1]];
         if (tq->rotary.width != a->width || tk->rotary.width != a->width ||
-            /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
-            memcmp(&tq->rotary.base, &tk->rotary.base, sizeof(tq->rotary.base)) != 0 ||
-            /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
-            memcmp(&tq->rotary.scaling, &tk->rotary.scaling, sizeof(tq->rotary.scaling)) != 0)
+            tq->rotary.base < tk->rotary.base || tq->rotary.base > tk->rotary.base)
             return;
         value = turns[0] > turns[1] ? turns[0] : turns[1];
         if (value < at)

@@ -178,11 +178,11 @@ static void name_layer(const struct route *r, int first, int end, char *out, siz
         bool counts = is_heavy(&r->g->nodes[r->stations[i].node]) || common > entered + 1;
         depth = counts && common < depth ? common : depth;
     }
-    for (int k = entered; k < depth; k++)
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+    for (int k = entered; n && k < depth; k++)
         if (r->whole[n->stack[k]])
             depth = k + 1;
-    const struct pt_module *m = depth > 1 ? &r->g->program->modules[n->stack[depth - 1]] : NULL;
+    const struct pt_module *m =
+        n && depth > 1 ? &r->g->program->modules[n->stack[depth - 1]] : NULL;
     if (!m)
         snprintf(out, bytes, "forward");
     else if (m->call > 0)

@@ -15,32 +15,30 @@
 
 /* ---- problems */
 
-bool lower_refuse(struct lower *l, const char *format, ...)
+void lower_add_problem(struct lower *l, const char *format, ...)
 {
     struct graph *g = l->graph;
     char text[sizeof(g->problems->text)];
     va_list args;
     va_start(args, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     l->refused = true;
     for (int i = 0; i < g->n_problems; i++) {
         if (strcmp(g->problems[i].text, text) == 0) {
             g->problems[i].count++;
-            return false;
+            return;
         }
     }
     struct graph_problem *p = pp_realloc(g->problems, (size_t)g->n_problems + 1, sizeof(*p));
     if (!p) {
         l->rc = PP_ERESOURCE;
-        return false;
+        return;
     }
     g->problems = p;
     p = &p[g->n_problems++];
     *p = (struct graph_problem){.source = l->node, .count = 1};
     memcpy(p->text, text, sizeof(text));
-    return false;
 }
 
 /* ---- arguments */
@@ -467,7 +465,7 @@ static int lower_input(struct lower *l, const char *name, int value,
 {
     const struct pt_program *p = l->program;
     const struct pt_tensor *type = &p->values[value].type;
-    struct pt_size dims[PT_DIMS];
+    struct pt_size dims[PT_DIMS] = {{0}};
     int order[PT_DIMS], n = type->n_dims;
     bool image = n == 4 && (data->shape.n == 0 || data->shape.n == 3);
     int64_t floats = 1;

@@ -78,8 +78,14 @@ const struct lowering *lower_find(const char *target);
 const struct lowering *lower_row(int i, const char **becomes);
 
 /* Records that this node is not taken: what was found and what would work, without the module and
- * the line, which are added. Always returns false. */
-bool lower_refuse(struct lower *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+ * the line, which are added. lower_refuse() is false, for a function that returns it. */
+void lower_add_problem(struct lower *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static inline bool lower_is_refused(void)
+{
+    return false;
+}
+#define lower_refuse(l, ...) (lower_add_problem(l, __VA_ARGS__), lower_is_refused())
 
 /* ---- arguments of the node, by name; the default where they are left out */
 

@@ -266,7 +266,6 @@ static void lower_attention(struct lower *l, const struct pt_node *n, const stru
         if (l->rc < 0 || l->refused || !find_heads(&in[0], &q))
             return;
     }
-    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
     if (k.heads != v.heads || k.shared != v.shared) {
         in[1] = lower_copy(l, &in[1]);
         in[2] = lower_copy(l, &in[2]);

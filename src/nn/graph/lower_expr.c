@@ -214,7 +214,7 @@ bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
                 const struct expr_step *steps, const bool *summed, enum lower_order how,
                 struct view *out)
 {
-    int order[VIEW_AXES], in[PP_NODE_INPUTS], inputs[PP_NODE_INPUTS], dim_of[VIEW_AXES];
+    int order[VIEW_AXES], in[PP_NODE_INPUTS], inputs[PP_NODE_INPUTS], dim_of[VIEW_AXES] = {0};
     if (n_views < 1 || n_views >= PP_NODE_INPUTS)
         return lower_refuse(l, "%s: %d tensors at once; at most %d are possible",
                             l->program->nodes[l->node].target, n_views, PP_NODE_INPUTS - 1);
@@ -240,10 +240,8 @@ bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
     }
     /* a summed dimension has size 1 in the result */
     for (int k = 0; k < to.n_axes; k++) {
-        /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript) */
         if (!summed || !summed[dim_of[k]]) {
             result.axes[result.n_axes++] = to.axes[k];
-            /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript) */
             result.count[dim_of[k]]++;
         } else if (to.axes[k].size == 0) {
             return lower_refuse(l,

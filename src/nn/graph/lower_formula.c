@@ -4,6 +4,7 @@
  * node; steps that numbers decide are left out. Operators as in C, but "?" does not take part in a
  * sum without brackets; functions are those of `functions`.
  */
+#include "../program.h"
 #include "lower.h"
 
 #include <ctype.h>
@@ -35,13 +36,9 @@ static bool is_number(const struct compiler *c, int step, double number)
 /* Returns the number of a step: an equal earlier one, or a new one. */
 static int put_step(struct compiler *c, struct expr_step s)
 {
-    for (int i = 0; i < c->n_steps; i++) {
-        const struct expr_step *t = &c->steps[i];
-        if (t->code == s.code && t->which == s.which && t->a == s.a && t->b == s.b && t->c == s.c &&
-            /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
-            (s.code != PP_EXPR_FILL || memcmp(&t->number, &s.number, sizeof(s.number)) == 0))
+    for (int i = 0; i < c->n_steps; i++)
+        if (program_same_steps(&c->steps[i], &s))
             return i;
-    }
     pp_assert(c->n_steps < STEPS_MAX);
     c->steps[c->n_steps] = s;
     return c->n_steps++;

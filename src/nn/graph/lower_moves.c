@@ -286,10 +286,9 @@ bool lower_take(struct lower *l, const struct view *v, int dim, int64_t count, c
         m = lower_copy(l, &m);
     if (m.n_dims < 0)
         return false;
-    struct pt_size dims[PT_DIMS];
+    struct pt_size dims[PT_DIMS] = {{0}};
     for (int d = 0; d < m.n_dims; d++)
         dims[d] = view_size(&m, d);
-    /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch) */
     if (dims[dim].batch)
         return lower_refuse(l,
                             "%s picks samples of a batch (dimension %d): a micro-batch has only "
@@ -624,7 +623,7 @@ static void lower_gather(struct lower *l, const struct pt_node *n, const struct 
     const struct pt_arg *a = pt_arg_find(n, "index");
     struct view v = lower_tensor(l, n, "self");
     int picked[PT_DIMS], n_picked = 0, kept = 0, order[PT_DIMS];
-    int64_t sizes[PT_DIMS], dims[PT_DIMS], place[PT_DIMS] = {0}, count;
+    int64_t sizes[PT_DIMS] = {0}, dims[PT_DIMS], place[PT_DIMS] = {0}, count;
     double number;
     if (v.n_dims < 1 || !a || a->kind != PT_TENSOR)
         return;
@@ -661,7 +660,6 @@ static void lower_gather(struct lower *l, const struct pt_node *n, const struct 
             all[picked[k]] = place[k];
         for (int k = 0; k < n_picked; k++) {
             int64_t x =
-                /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
                 picked[k] == dim ? index_at(&index.c, index.c.n_dims, all, sizes[k]) : place[k];
             if (x < 0 || x >= sizes[k]) {
                 refuse_outside(l);

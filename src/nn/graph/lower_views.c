@@ -111,7 +111,6 @@ static void lower_same(struct lower *l, const struct pt_node *n, const struct lo
                           : is_whole_number(to) && !is_whole_number(from) ? "trunc(a)"
                                                                           : NULL;
     struct lower_operand x = {.is_number = false};
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
     if (!formula && l->values[a->value].state == LOWERED_WEIGHT) {
         l->values[n->outputs[0]] = l->values[a->value];
         return;
@@ -125,10 +124,12 @@ static void lower_same(struct lower *l, const struct pt_node *n, const struct lo
 static void lower_detach(struct lower *l, const struct pt_node *n, const struct lowering *row)
 {
     const struct pt_arg *a = pt_arg_find(n, "self");
-    const struct lowered *v = a && a->kind == PT_TENSOR ? &l->values[a->value] : NULL;
-    bool learns = v && v->state == LOWERED_VIEW && v->view.value != 0;
-    if (v && v->state == LOWERED_WEIGHT)
-        learns = l->program->weights[v->weight].requires_grad;
+    bool learns = false;
+    if (a && a->kind == PT_TENSOR) {
+        struct lowered v = l->values[a->value];
+        learns = v.state == LOWERED_WEIGHT ? l->program->weights[v.weight].requires_grad
+                                           : v.state == LOWERED_VIEW && v.view.value != 0;
+    }
     if (learns && !is_whole_number(lower_type(l, n, 0)->dtype))
         lower_refuse(l, "%s: ppcli has no operator that stops a gradient", n->target);
     else

@@ -63,7 +63,6 @@ static bool refuse_dilation(struct lower *l, const struct pt_node *n)
     int dilation;
     if (!read_square(l, n, "dilation", 1, 1, &dilation))
         return false;
-    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
     return dilation == 1 ||
            lower_refuse(l, "%s with a dilation of %d: only 1 is known", n->target, dilation);
 }
@@ -182,7 +181,6 @@ static void lower_avg_pool2d(struct lower *l, const struct pt_node *n, const str
         return;
     const struct pt_size *d = lower_type(l, n, 0)->dims;
     int64_t height = view_size(&x, 1).n, width = view_size(&x, 2).n, pad = 2 * (int64_t)w.pad;
-    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
     if (w.ceil && (d[2].n != (height + pad - w.kernel) / w.stride + 1 ||
                    d[3].n != (width + pad - w.kernel) / w.stride + 1)) {
         lower_refuse(l, "%s with ceil_mode and a last window that is partly outside", n->target);
