@@ -4,7 +4,7 @@
  * archive: local headers may leave sizes and CRC open until after the data. They are read for where
  * the data begins, because their extra fields differ from those of the directory.
  */
-#include "ppcli/base/files.h"
+#include "zip.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

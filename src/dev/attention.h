@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block sizes of attention: how much of its scratch the CPU's version works on at a time. */
+/* Shared by the versions of attention: block sizes of the CPU's scratch, and strides. */
 #ifndef PPCLI_DEV_ATTENTION_H
 #define PPCLI_DEV_ATTENTION_H
+
+#include "ppcli/dev/kernels.h"
+
+/* Returns the strides of the gradient of an array. */
+static inline struct pp_strides attention_gradient(struct pp_strides s)
+{
+    s.sequence = s.gradient > 0 ? s.gradient : s.sequence;
+    return s;
+}
 
 #define ATTENTION_KEYS 64
 #define ATTENTION_QUERIES 48

@@ -208,8 +208,8 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
         p->work[2] = w.scratch > 0 ? 0 : NO_PLACE;
         for (int j = 0; j < node->n_x; j++) {
             p->adds[j] = readers[node->x[j] - c->first_node].last > k;
-            for (int i = 0; i < j; i++)
-                p->adds[j] = p->adds[j] || node->x[i] == node->x[j];
+            for (int before = 0; before < j; before++)
+                p->adds[j] = p->adds[j] || node->x[before] == node->x[j];
         }
     }
     size_t y = floats_of_value(chunk_node(c, n - 1), spec, spec->max_rows);

@@ -170,10 +170,8 @@ static void copy_steps(struct deriving *d, uint64_t wanted)
             continue;
         }
         int *of[] = {&s.a, &s.b, &s.c};
-        for (int k = 0; k < program_operands(s.code); k++) {
-            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+        for (int k = 0; k < 3 && k < pp_expr_operands(s.code); k++) {
             d->needed[i] = d->needed[i] || d->needed[*of[k]];
-            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
             *of[k] = d->value[*of[k]];
         }
         d->value[i] = program_add(d->g, s);

@@ -10,26 +10,6 @@
 
 /* ---- steps */
 
-int program_operands(enum pp_expr_code code)
-{
-    switch (code) {
-    case PP_EXPR_LOAD:
-    case PP_EXPR_STORE:
-    case PP_EXPR_FILL:
-        return 0;
-    case PP_EXPR_ACT:
-        return 1;
-    /* NOLINTNEXTLINE(bugprone-branch-clone) */
-    case PP_EXPR_ACT_BACK:
-        return 2;
-#define PP_EXPR_STEP(NAME, operands, ...)                                                          \
-    case PP_EXPR_##NAME:                                                                           \
-        return operands;
-#include "ppcli/dev/expr.def"
-    }
-    return 0;
-}
-
 /* Returns the number that a step gives for these numbers. */
 static float compute_step(const struct expr_step *s, double a, double b, double c)
 {
@@ -55,18 +35,20 @@ static bool is_the_number(const struct program *p, int step, float number)
            !(p->steps[step].number > number);
 }
 
-static bool same_steps(const struct expr_step *s, const struct expr_step *t)
+bool program_same_steps(const struct expr_step *s, const struct expr_step *t)
 {
+    uint32_t x, y; /* 0 and -0 are two numbers, and a NaN is one */
+    memcpy(&x, &s->number, sizeof(x));
+    memcpy(&y, &t->number, sizeof(y));
     return s->code == t->code && s->which == t->which && s->a == t->a && s->b == t->b &&
-           /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
-           s->c == t->c && memcmp(&s->number, &t->number, sizeof(s->number)) == 0;
+           s->c == t->c && x == y;
 }
 
 /* Adds a step as it is, unless there is one like it. */
 static int put_step(struct program *p, const struct expr_step *s)
 {
     for (int i = 0; i < p->n_steps; i++)
-        if (same_steps(&p->steps[i], s))
+        if (program_same_steps(&p->steps[i], s))
             return i;
     p->full = p->full || p->n_steps == PROGRAM_STEPS;
     if (p->full)
@@ -104,7 +86,7 @@ static int find_equal(struct program *p, const struct expr_step *s)
 
 int program_add(struct program *p, struct expr_step s)
 {
-    int n = program_operands(s.code), *of[] = {&s.a, &s.b, &s.c};
+    int n = pp_expr_operands(s.code), *of[] = {&s.a, &s.b, &s.c};
     bool known = n > 0 && s.code != PP_EXPR_ACT && s.code != PP_EXPR_ACT_BACK;
     double values[3] = {0, 0, 0};
     for (int i = 0; i < 3; i++) {
@@ -134,7 +116,7 @@ int program_add(struct program *p, struct expr_step s)
 
 /* ---- operands */
 
-static bool same_places(const struct expr_operand *x, const struct expr_operand *y)
+bool program_same_operands(const struct expr_operand *x, const struct expr_operand *y)
 {
     return x->input == y->input && x->offset == y->offset && x->table_axis == y->table_axis &&
            (x->table_axis < 0 || x->table == y->table) &&
@@ -144,7 +126,7 @@ static bool same_places(const struct expr_operand *x, const struct expr_operand 
 int program_load(struct program *p, const struct expr_operand *operand)
 {
     int i = 0;
-    while (i < p->n_in && !same_places(&p->in[i], operand))
+    while (i < p->n_in && !program_same_operands(&p->in[i], operand))
         i++;
     p->full = p->full || i == PP_EXPR_INPUTS;
     if (p->full)
@@ -204,7 +186,7 @@ void program_of_piece(const struct expr_piece *piece, const int *same, struct pr
             out->size[place[i]] = piece->size[i];
     for (int i = 0; i < piece->n_steps && !out->full; i++) {
         struct expr_step s = piece->steps[i];
-        int n = program_operands(s.code), *of[] = {&s.a, &s.b, &s.c};
+        int n = pp_expr_operands(s.code), *of[] = {&s.a, &s.b, &s.c};
         for (int k = 0; k < n; k++) {
             pp_assert(*of[k] >= 0 && *of[k] < i);
             *of[k] = number[*of[k]];
@@ -246,7 +228,7 @@ static void find_uses(struct making *m)
     for (int i = p->n_steps - 1; i >= 0; i--) {
         const struct expr_step *s = &p->steps[i];
         const int of[] = {s->a, s->b, s->c};
-        for (int k = 0; k < program_operands(s->code) && m->last_use[i] >= 0; k++)
+        for (int k = 0; k < 3 && k < pp_expr_operands(s->code) && m->last_use[i] >= 0; k++)
             m->last_use[of[k]] = i > m->last_use[of[k]] ? i : m->last_use[of[k]];
     }
 }
@@ -304,7 +286,7 @@ static void make_leaf(struct making *m, int step)
  * -1: none. */
 static int find_immediate(const struct program *p, const struct expr_step *s)
 {
-    int n = program_operands(s->code);
+    int n = pp_expr_operands(s->code);
     const int of[] = {s->a, s->b, s->c};
     if (n < 2 || s->code == PP_EXPR_ACT_BACK)
         return -1;
@@ -315,7 +297,7 @@ static void make_step(struct making *m, int step)
 {
     const struct expr_step *s = &m->p->steps[step];
     const int of[] = {s->a, s->b, s->c};
-    int n = program_operands(s->code), immediate = find_immediate(m->p, s);
+    int n = pp_expr_operands(s->code), immediate = find_immediate(m->p, s);
     uint8_t r[3] = {0, 0, 0};
     if (s->code == PP_EXPR_LOAD || s->code == PP_EXPR_FILL)
         return;
@@ -413,6 +395,7 @@ bool expr_fits(const struct expr_piece *piece)
     program_of_piece(piece, NULL, &p);
     for (int i = 0; i < piece->n_operands; i++)
         n = (size_t)piece->operands[i].table >= n ? (size_t)piece->operands[i].table + 1 : n;
-    PP_OWN_MEMORY size_t *tables = pp_alloc(n, sizeof(*tables)); /* where they begin is no limit */
+    PP_OWN_MEMORY size_t *tables =
+        pp_alloc(n, sizeof(*tables)); /* zeros: the limits do not depend on where tables begin */
     return tables && program_fits(&p, tables);
 }

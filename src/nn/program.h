@@ -27,8 +27,9 @@ struct program {
     struct expr_step steps[PROGRAM_STEPS];
 };
 
-/* Returns how many numbers a step reads. */
-int program_operands(enum pp_expr_code code);
+/* Return whether two steps give the same number, and whether two operands are the same elements. */
+bool program_same_steps(const struct expr_step *s, const struct expr_step *t);
+bool program_same_operands(const struct expr_operand *x, const struct expr_operand *y);
 
 /* Makes the program of a piece. same: the input that stands for each of the node's; NULL: itself. */
 void program_of_piece(const struct expr_piece *piece, const int *same, struct program *out);

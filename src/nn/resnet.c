@@ -73,7 +73,7 @@ static int build(struct builder *b, int x)
     x = resnet_norm(b, "", x, -1, true);
     if (!small) {
         layer(b, "maxpool");
-        x = max_pool(b, "", x, &(struct window){3, 2, same ? PAD_SAME : 1, 1});
+        x = max_pool(b, "", x, &(struct window){3, 2, same ? PAD_SAME : 1, 1, false});
     }
     for (int k = 0; k < 4; k++) {
         for (int i = 0; i < blocks[k]; i++) {

@@ -7,7 +7,7 @@
 #include <zlib.h>
 
 #include "fuzz.h"
-#include "ppcli/base/files.h"
+#include "../../src/base/zip.h"
 #include "../../src/nn/graph/archive.h"
 
 static size_t seen; /* so that every text is read to its end */

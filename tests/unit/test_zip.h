@@ -4,7 +4,7 @@
 #ifndef PPCLI_TESTS_ZIP_H
 #define PPCLI_TESTS_ZIP_H
 
-#include "ppcli/base/files.h"
+#include "../../src/base/zip.h"
 #include "test_data_files.h"
 
 struct made {

@@ -250,8 +250,6 @@ struct pp_zip {
 /* Opens an archive. The caller owns *out. Errors: those of pp_open_regular(), PP_EFORMAT in one line
  * that names the file, PP_ERESOURCE. Local. */
 int pp_zip_open(const char *path, struct pp_zip **out);
-/* Opens an archive in memory, which must stay: data[bytes]. `path` is for messages. */
-int pp_zip_parse(const char *path, const void *data, size_t bytes, struct pp_zip **out);
 void pp_zip_close(struct pp_zip **z); /* accepts NULL in *z */
 
 const struct pp_zip_entry *pp_zip_find(const struct pp_zip *z, const char *name); /* NULL: none */

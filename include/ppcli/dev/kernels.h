@@ -310,13 +310,6 @@ struct pp_attention {
     pp_value *dmask;
 };
 
-/* Returns the strides of the gradient of an array. */
-static inline struct pp_strides pp_gradient_strides(struct pp_strides s)
-{
-    s.sequence = s.gradient > 0 ? s.gradient : s.sequence;
-    return s;
-}
-
 /* Returns the floats of scratch of each thread of a rank, for any call with these or fewer keys;
  * group: heads / kv_heads. */
 size_t pp_attention_scratch_floats(int queries, int keys, int group, int width);
@@ -453,6 +446,17 @@ struct pp_expr {
     int split, units;   /* axis whose blocks are independent of each other, and how many it has */
     size_t elements;    /* of a sample */
 };
+
+/* Returns how many registers a step reads. */
+static inline int pp_expr_operands(enum pp_expr_code code)
+{
+    static const uint8_t counts[] = {
+        0, 1, 0, 1, 2, /* PP_EXPR_LOAD to PP_EXPR_ACT_BACK */
+#define PP_EXPR_STEP(NAME, operands, ...) (operands),
+#include "ppcli/dev/expr.def"
+    };
+    return counts[code];
+}
 
 /* Completes a program: orders and joins its axes, which decides the order of its sums, and cuts
  * them into blocks. 1 <= n_axes <= PP_AXES. */

@@ -13,7 +13,8 @@
 bool pp_archive_is(const char *file);
 
 /* Sets *out to the tokens of a sample that the PyTorch program in `file` takes;
- * 0: it takes no tokens. Errors: the file is no such archive, or not readable. */
+ * 0: its input is not tokens. Errors: PP_EFORMAT, the file is not such an archive; those of reading a
+ * file. */
 int pp_archive_positions(const char *file, int *out);
 
 /* A reason why a program cannot be trained. */
@@ -28,7 +29,7 @@ struct pp_archive {
     int schema_minor;
     /* nodes of the program, and what becomes of them: they only compute sizes; are computed once,
      * on the host; only change how a value is seen; are computed for every sample; and, with
-     * problems, the rest, which nobody looked at because they read what is missing */
+     * problems, the rest, which were not lowered because an input of theirs is missing */
     int nodes, sizes, folded, views, computed, left_out;
     /* nodes of the model that compute the samples, after fusion; of these, how many are elementwise
      * programs and not one of the fast ops. 0 with problems */
@@ -60,7 +61,7 @@ int pp_archive_write(const char *file, const char *path,
                      void *ctx);
 
 /* Names operator i of the operators that ppcli takes, "add.Tensor", and what it becomes, "view".
- * Returns false if there is no operator i. */
+ * Returns false if i is at least the number of operators. */
 bool pp_archive_operator(int i, const char **name, const char **becomes);
 
 #endif

@@ -90,9 +90,9 @@ struct pp_param {
  * another name of a parameter, or values that nothing changes. */
 struct pp_extra {
     const char *name;
-    int param;                    /* number of the parameter; -1: none */
-    const struct pp_given *given; /* the values, if there is no parameter */
-    bool whole;                   /* they are whole numbers: i64 in files */
+    int param; /* the parameter that has its values; -1: `given` has them */
+    const struct pp_given *given;
+    bool whole; /* its values are whole numbers: i64 in files */
     int n_dims;
     int64_t dims[PP_PARAM_DIMS];
 };
@@ -226,16 +226,18 @@ struct pp_node_op {
                   const struct pp_optimizer_args *args, const float *grads, float *params);
 };
 
-/* Where attention finds heads in a value, as distances within a sample. Of a mask, positions are
- * queries, and `key` is from one key to the next; distance 0: all share a number. */
+/* The place of heads in a value, for attention: the offset of the first element, and the distances
+ * from one position, one head and (in a mask) one key to the next, floats within a sample. The
+ * positions of a mask are the queries. A distance of 0: all positions, heads or keys share a
+ * number. */
 struct pp_heads_at {
     int offset, position, head, key;
 };
 
-/* The same in an input of a node. */
+/* The input of a node that has the heads, and their place in it. */
 struct pp_heads_place {
-    int input, sample; /* its number, and its floats of a sample */
-    bool one_row;      /* all samples share it */
+    int input, sample; /* number of the input, and its floats of a sample */
+    bool one_row;      /* all samples share its one row */
     struct pp_heads_at at;
 };
 
@@ -342,8 +344,8 @@ struct pp_model {
     int n_extras;
     void *owned; /* what initial values and settings are read from; NULL: nothing */
     void (*free_owned)(void *owned); /* called last */
-    /* Writes why no stage can begin at `name`, which is no layer, or "" if nothing is known; NULL:
-     * nothing is. Errors: PP_ERESOURCE. */
+    /* Explains why no stage can begin at `name`, which is not a layer; writes "" if the model has no
+     * module of that name. NULL: the model cannot explain it. Errors: PP_ERESOURCE. */
     int (*explain_cut)(const struct pp_model *m, const char *name, char *out, size_t bytes);
 };
 

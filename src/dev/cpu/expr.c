@@ -12,6 +12,7 @@
 
 #include "../expr.h"
 #include "activations.h"
+#include "lanes.h"
 #include "ppcli/conf/config.h"
 
 #define PITCH (EXPR_BLOCK + 16) /* of registers: not all in the same sets of the cache */
@@ -172,27 +173,6 @@ static void load_band(const struct block *k, const struct band *b, const float *
     }
 }
 
-#define LANES 32
-
-/* Adds up a row: in lanes, whose order does not depend on the width of vectors. */
-static float sum_row(int n, const float *x)
-{
-    float lane[LANES] = {0};
-    int i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            lane[l] += x[i + l];
-    for (int l = 0; i < n; i++, l++)
-        lane[l] += x[i];
-    for (int l = 0; l < 16; l++)
-        lane[l] += lane[l + 16];
-    for (int l = 0; l < 8; l++)
-        lane[l] += lane[l + 8];
-    for (int l = 0; l < 4; l++)
-        lane[l] += lane[l + 4];
-    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
-}
-
 /* Adds `rows` rows to y, one after the other; `fresh`: the first one replaces y. */
 static void add_rows(int n, int rows, const float *restrict x, bool fresh, float *restrict y)
 {
@@ -255,17 +235,15 @@ static void store_band(const struct block *k, const struct band *b, const float 
     float *to = y + b->at;
     if (sums_over(k, b, k->last)) {
         for (int r = 0; r < rows; r++) {
-            /* NOLINTNEXTLINE(bugprone-implicit-widening-of-multiplication-result) */
-            float sum = sum_row(n, x + r * n), *t = to + row_at(b, r);
+            float sum = sum_row((size_t)n, x + (ptrdiff_t)r * n), *t = to + row_at(b, r);
             *t = fresh && (r == 0 || !over_rows) ? sum : *t + sum;
         }
     } else if (over_rows && b->column == 1 && !b->columns) {
         add_rows(n, rows, x, fresh, to);
     } else {
         for (int r = 0; r < rows; r++)
-            /* NOLINTNEXTLINE(bugprone-implicit-widening-of-multiplication-result) */
-            store_row(n, x + r * n, !fresh || (r > 0 && over_rows), b->column, b->columns,
-                      to + row_at(b, r));
+            store_row(n, x + (ptrdiff_t)r * n, !fresh || (r > 0 && over_rows), b->column,
+                      b->columns, to + row_at(b, r));
     }
 }
 

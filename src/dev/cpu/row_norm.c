@@ -9,33 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* a part of the result: element c goes to lane c mod LANES at every vector width */
-#define LANES 32
-
-/* Returns the sum of the lanes. It is unrolled because a loop over the halves took longer than the
- * row. */
-static inline float sum_lanes(float *lane)
-{
-    for (int l = 0; l < 16; l++)
-        lane[l] += lane[l + 16];
-    for (int l = 0; l < 8; l++)
-        lane[l] += lane[l + 8];
-    for (int l = 0; l < 4; l++)
-        lane[l] += lane[l + 4];
-    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
-}
-
-static float sum_row(size_t C, const float *x)
-{
-    float s[LANES] = {0};
-    size_t c = 0;
-    for (; c + LANES <= C; c += LANES)
-        for (int l = 0; l < LANES; l++)
-            s[l] += x[c + l];
-    for (int l = 0; c < C; c++, l++)
-        s[l] += x[c];
-    return sum_lanes(s);
-}
+#include "lanes.h"
 
 /* Returns the sum of (x - shift)^2 and sets *left to the sum of x - shift. Prefetches the next row:
  * 8192 rows of 768 took 5.3 ms instead of 6.2 ms, and 5.3 ms is the time of copying them. */

@@ -68,7 +68,7 @@ static void forward_row(int n, const float *restrict x, bool is_log, float *rest
             y[i] *= scale;
 }
 
-/* Of `inner` columns, `stride` floats from one element of a column to the next. */
+/* Computes the softmax of each of `inner` columns, whose elements are `stride` floats apart. */
 static void forward_columns(int n, int inner, size_t stride, const float *restrict x, bool is_log,
                             float *restrict y)
 {

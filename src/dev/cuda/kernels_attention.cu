@@ -216,7 +216,7 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
 
 /* ---- backward */
 
-/* What the backward pass knows of a query: p = by * exp(score - base), and dy . y. */
+/* Numbers of a query that its backward pass needs: p = by * exp(score - base), and dy . y. */
 struct query {
     float base, by, dot;
 };

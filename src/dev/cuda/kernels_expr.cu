@@ -19,7 +19,7 @@
 #define MANY 2048                          /* terms of a sum that a block shares */
 #define ROOM (PP_EXPR_REGISTERS * THREADS) /* registers of all threads of a block */
 
-/* What one kernel gets; `run.e` is a pointer of the host. */
+/* The argument of a kernel. It must not follow run.e, which is a pointer of the host. */
 struct program {
     struct pp_expr e;
     struct pp_expr_run run;
@@ -310,26 +310,6 @@ template <typename V> __global__ void run_repeats(const __grid_constant__ struct
 
 /* ---- launches */
 
-/* Returns how many registers a step reads. */
-static int count_operands(const struct pp_expr_step *s)
-{
-    switch ((enum pp_expr_code)s->code) {
-    case PP_EXPR_STORE:
-    case PP_EXPR_ACT:
-        return 1;
-    case PP_EXPR_ACT_BACK:
-        return 2;
-#define PP_EXPR_STEP(NAME, operands, ...)                                                          \
-    case PP_EXPR_##NAME:                                                                           \
-        return operands;
-#include "ppcli/dev/expr.def"
-    case PP_EXPR_LOAD:
-    case PP_EXPR_FILL:
-        break;
-    }
-    return 0;
-}
-
 /* Makes the part of a program that computes the outputs with a bit in `outputs`. Returns the number
  * of registers it has. */
 static int select_steps(const struct pp_expr_run *a, unsigned outputs, struct program *p)
@@ -348,7 +328,7 @@ static int select_steps(const struct pp_expr_run *a, unsigned outputs, struct pr
             registers = s->to >= registers ? s->to + 1 : registers;
         }
         const uint8_t operands[] = {s->a, s->b, s->c};
-        for (int k = 0; k < count_operands(s); k++)
+        for (int k = 0; k < pp_expr_operands((enum pp_expr_code)s->code); k++)
             needs[operands[k]] = true;
     }
     *p = {*e, *a, 0, 0};

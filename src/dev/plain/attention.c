@@ -16,7 +16,7 @@ static size_t offset_of(const struct pp_strides *s, int b, int i, int h)
 /* Returns the same for the gradient of the array. */
 static size_t gradient_of(const struct pp_strides *s, int b, int i, int h)
 {
-    struct pp_strides gradient = pp_gradient_strides(*s);
+    struct pp_strides gradient = attention_gradient(*s);
     return offset_of(&gradient, b, i, h);
 }
 

@@ -400,7 +400,6 @@ static bool is_size_node(const char *target, const json_t *inputs, const json_t 
     }
     for (size_t i = 0; i < json_array_size(inputs); i++)
         plain = plain && is_plain_arg(json_array_get(inputs, i));
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
     return plain || strncmp(target, "aten.sym_", 9) == 0 ||
            strncmp(target, "aten._assert", 12) == 0;
 }
@@ -416,8 +415,8 @@ static int read_node(struct pt_reading *r, const json_t *j)
         target += 10;
     PP_TRY(pt_keep_name(r, target, &node.target));
     if (!json_is_array(inputs) || !json_is_array(outputs))
-        return pp_fail(PP_EFORMAT, "%s: %s has no inputs or no outputs", r->where, target);
-    if (is_size_node(target, inputs, outputs)) {
+        return pp_fail(PP_EFORMAT, "%s: %s has no inputs or no outputs", r->where, node.target);
+    if (is_size_node(node.target, inputs, outputs)) {
         p->n_sizes++;
         return 0;
     }

@@ -228,7 +228,7 @@ static int emit_embedding(struct emitter *e, const struct graph_node *n, const c
 static int emit_rotary(struct emitter *e, const struct graph_node *n, const char *name)
 {
     return rotary(e->b, name, input_of(e, n, 0, like_rows(n)), n->rotary.heads, n->rotary.width,
-                  n->rotary.base, &n->rotary.scaling);
+                  n->rotary.base, &(struct pp_rope_scaling){.factor = 0});
 }
 
 static int emit_gated(struct emitter *e, const struct graph_node *n, const char *name)

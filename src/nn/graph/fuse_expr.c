@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../program.h"
 #include "fuse.h"
 
 #define MOST_STEPS 40 /* of a program; its derivative has about twice as many */
@@ -219,8 +220,7 @@ static void drop_inputs(struct graph_node *n)
 static int add_operand(struct expr_piece *p, const struct expr_operand *o)
 {
     for (int i = 0; i < p->n_operands; i++)
-        /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
-        if (memcmp(&p->operands[i], o, sizeof(*o)) == 0)
+        if (program_same_operands(&p->operands[i], o))
             return i;
     struct expr_operand *more = grow(p->operands, p->n_operands, sizeof(*more));
     if (!more)
@@ -264,28 +264,6 @@ static int join_steps(struct expr_piece *to, int o, const struct expr_piece *fro
     return 0;
 }
 
-static int count_refs(const struct expr_step *s)
-{
-    static const int counts[] = {
-        [PP_EXPR_LOAD] = 0,
-        [PP_EXPR_FILL] = 0,
-        [PP_EXPR_ACT] = 1,
-        [PP_EXPR_ACT_BACK] = 2,
-#define PP_EXPR_STEP(NAME, operands, ...) [PP_EXPR_##NAME] = (operands),
-#include "ppcli/dev/expr.def"
-    };
-    return counts[s->code];
-}
-
-static bool same_step(const struct expr_step *a, const struct expr_step *b)
-{
-    int n = count_refs(a), load = a->code == PP_EXPR_LOAD;
-    return a->code == b->code && a->which == b->which &&
-           /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
-           memcmp(&a->number, &b->number, sizeof(a->number)) == 0 &&
-           (n + load < 1 || a->a == b->a) && (n < 2 || a->b == b->b) && (n < 3 || a->c == b->c);
-}
-
 /* Removes steps that an earlier one repeats, and those that the result does not need. */
 static int drop_steps(struct expr_piece *p)
 {
@@ -296,18 +274,17 @@ static int drop_steps(struct expr_piece *p)
         int *refs[] = {&s->a, &s->b, &s->c};
         for (int k = 0; k < 3; k++)
             if (s->code != PP_EXPR_LOAD)
-                *refs[k] = k < count_refs(s) ? now[*refs[k]] : 0;
+                *refs[k] = k < pp_expr_operands(s->code) ? now[*refs[k]] : 0;
         now[i] = i;
         for (int j = 0; j < i && now[i] == i; j++)
-            if (now[j] == j && same_step(&p->steps[j], s))
+            if (now[j] == j && program_same_steps(&p->steps[j], s))
                 now[i] = j;
     }
     needed[now[p->n_steps - 1]] = true;
     for (int i = p->n_steps - 1; i >= 0; i--) {
         const struct expr_step *s = &p->steps[i];
         const int refs[] = {s->a, s->b, s->c};
-        for (int k = 0; k < count_refs(s) && needed[i]; k++)
-            /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript) */
+        for (int k = 0; k < 3 && k < pp_expr_operands(s->code) && needed[i]; k++)
             needed[refs[k]] = true;
     }
     int n = 0;
@@ -316,8 +293,7 @@ static int drop_steps(struct expr_piece *p)
             continue;
         struct expr_step s = p->steps[i];
         int *refs[] = {&s.a, &s.b, &s.c};
-        for (int k = 0; k < count_refs(&s); k++)
-            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+        for (int k = 0; k < 3 && k < pp_expr_operands(s.code); k++)
             *refs[k] = now[*refs[k]];
         now[i] = n; /* from here on: its place */
         p->steps[n++] = s;

@@ -7,7 +7,10 @@
  *     lower*.c   makes the graph: an operator's handler checks that samples stay apart, looks at its
  *                inputs as views (view.h), and adds nodes
  *     layers.c   chooses the layers               fuse*.c    fuses nodes of a layer
- *     emit.c     calls the builder (nn.h)         graph.c    the whole way, and what `explain` says
+ *     emit.c     calls the builder (nn.h)         initial.c  gives the parameters their values
+ *     look.c     describes a program and its problems, for `explain`
+ *
+ * src/nn/graph.c goes the whole way; it is the model of model.type = graph.
  */
 #ifndef PPCLI_SRC_NN_GRAPH_GRAPH_H
 #define PPCLI_SRC_NN_GRAPH_GRAPH_H
@@ -99,7 +102,6 @@ struct graph_node {
     struct {
         int heads, width;
         float base;
-        struct pp_rope_scaling scaling;
     } rotary;
 };
 
