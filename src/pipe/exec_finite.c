@@ -239,7 +239,7 @@ static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
     const struct pp_layout *l = x->layout;
     const struct exec_finding *input = NULL, *loss = NULL, *grad = NULL;
     float weight = 0;
-    char what[160], about[64] = "";
+    char what[PP_PARAM_NAME_MAX + 160], about[64] = "";
     for (int r = l->ranks - 1; r >= 0; r--) {
         const struct exec_finding *f = &x->check.found[r];
         input = f->input >= 0 && (!input || f->input <= input->input) ? f : input;

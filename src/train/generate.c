@@ -152,8 +152,7 @@ static int check_causal(struct pp_generator *g, const char *program)
             for (int i = 0; i < n; i++)
                 g->context[i] = (float)((i >= end ? 7 * i + other : 3 * i) % classes);
             PP_TRY(forward_context(g));
-            /* NOLINTNEXTLINE(bugprone-implicit-widening-of-multiplication-result) */
-            PP_TRY(read_logits(g, end - 1, logits + other * classes));
+            PP_TRY(read_logits(g, end - 1, logits + (ptrdiff_t)other * classes));
         }
         if (memcmp(logits, logits + classes, (size_t)classes * sizeof(*logits)) != 0)
             return pp_fail(

@@ -11,6 +11,8 @@
  */
 #include "checkops.h"
 
+#include "../../src/dev/attention.h"
+
 #include <math.h>
 
 #define OUT(o, field, count, col, terms)                                                           \
@@ -338,7 +340,7 @@ void bound_attention_forward(struct pp_attention *a, struct outputs *o)
  * the lengths'; sums over keys have the weights p, those over queries are of as many terms. */
 void bound_attention_backward(struct pp_attention *a, struct outputs *o)
 {
-    struct pp_strides q_at = pp_gradient_strides(a->q_at), k_at = pp_gradient_strides(a->k_at);
+    struct pp_strides q_at = attention_gradient(a->q_at), k_at = attention_gradient(a->k_at);
     double q = longest_head(a, a->heads, a->queries, &a->q_at, a->q);
     double k = longest_head(a, a->kv_heads, a->keys, &a->k_at, a->k);
     double v = longest_head(a, a->kv_heads, a->keys, &a->v_at, a->v);

@@ -47,7 +47,7 @@ TEST(what_is_no_token_gives_nan)
             be, &(struct pp_embedding_forward){1, 5, 2, 1, 0, x, W, NULL, y}));
         assert_true(y[0] == 4 && isnan(y[1]) && isnan(y[2]) && isnan(y[3]) && y[4] == 3);
         CHECK_OK(pp_backend_embedding_backward_weight(
-            be, &(struct pp_embedding_backward_weight){1, 5, 2, 1, x, x, 0, dW, NULL}));
+            be, &(struct pp_embedding_backward_weight){1, 5, 2, 1, x, x, 0, dW, NULL, 0}));
         assert_true(dW[0] == 0 && dW[1] == 1);
     }
 }

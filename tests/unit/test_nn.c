@@ -176,7 +176,7 @@ static void check_gradients(const char *backend)
         backward_weight(&l, 0, true);
         float dx[6 * 6];
         memcpy(dx, l.dedge[0][0], sizeof(dx));
-        char name[128];
+        char name[PP_PARAM_NAME_MAX + 32];
         for (int p = 0; p < pp_chunk_param_count(c); p++) {
             size_t at, n;
             const struct pp_param *param = pp_chunk_param(c, p, &at, &n);

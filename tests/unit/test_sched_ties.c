@@ -63,8 +63,9 @@ TEST(many_ties_and_pieces_run_in_any_interleaving)
     for (int i = 0; i < COUNT(schedules); i++) {
         PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(schedules[i], 4, 8);
         int last = plan->n_virtual - 1;
-        const struct pp_tie ties[] = {{0, last, 4}, {last, 0, 0}, {1, 2, 1}, {2, 1, 6},
-                                      {3, 3, 0},    {0, 2, 0},    {0, 2, 0}};
+        const struct pp_tie ties[] = {{0, last, 4, 0, 0}, {last, 0, 0, 0, 0}, {1, 2, 1, 0, 0},
+                                      {2, 1, 6, 0, 0},    {3, 3, 0, 0, 0},    {0, 2, 0, 0, 0},
+                                      {0, 2, 0, 0, 0}};
         CHECK_OK(pp_plan_tie(plan, ties, COUNT(ties)));
         run_in_all_ways(plan);
         CHECK_OK(pp_plan_prove(plan));
