@@ -73,8 +73,8 @@ static int grow_dataset(struct pp_dataset *ds, int parts, int *capacity)
     if (ds->n < *capacity)
         return 0;
     size_t larger = (size_t)*capacity * 2 + 1000;
-    uint8_t *labels = pp_realloc(ds->labels, larger, 1);
-    ds->labels = labels ? labels : ds->labels;
+    uint8_t *labels = pp_realloc(ds->targets, larger, 1);
+    ds->targets = labels ? labels : ds->targets;
     uint8_t *images = parts & PP_DATA_IMAGES ? pp_realloc(ds->images, larger, 3 * PIXELS) : NULL;
     ds->images = images ? images : ds->images;
     if (!labels || (parts & PP_DATA_IMAGES && !images))
@@ -85,7 +85,7 @@ static int grow_dataset(struct pp_dataset *ds, int parts, int *capacity)
 
 static void take_record(struct pp_dataset *ds, const uint8_t *record)
 {
-    ds->labels[ds->n] = record[0];
+    ((uint8_t *)ds->targets)[ds->n] = record[0];
     uint8_t *to = ds->images ? ds->images + (size_t)ds->n * 3 * PIXELS : NULL;
     for (size_t p = 0; to && p < PIXELS; p++)
         for (size_t c = 0; c < 3; c++)
@@ -158,10 +158,10 @@ static int open_cifar(const struct pp_dataset_ops *self, const struct pp_config 
     ds->scale = 1.0f / 255.0f;
     PP_TRY(read_all(&b, parts, ds));
     if (parts & PP_DATA_LABELS) {
-        ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+        ds->labels_crc = (uint32_t)crc32_z(0, ds->targets, (size_t)ds->n);
     } else {
-        pp_free(ds->labels);
-        ds->labels = NULL;
+        pp_free(ds->targets);
+        ds->targets = NULL;
     }
     if (ds->images)
         ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * 3 * PIXELS);

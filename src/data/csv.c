@@ -368,18 +368,19 @@ static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_
     size_t features = pp_shape_floats(&ds->shape);
     float *values = parts & PP_DATA_IMAGES ? pp_alloc(rows * features, sizeof(*values)) : NULL;
     ds->images = (uint8_t *)values;
-    ds->labels = pp_alloc(rows, 1);
-    if (!ds->labels || (parts & PP_DATA_IMAGES && !values))
+    uint8_t *labels = pp_alloc(rows, 1);
+    ds->targets = labels;
+    if (!labels || (parts & PP_DATA_IMAGES && !values))
         return pp_failed(pp_error_context("%s", t->path));
     for (next_line(t); t->n_cells > 0; next_line(t)) {
         size_t r = (size_t)ds->n++;
-        PP_TRY(take_row(t, values ? values + r * features : NULL, &ds->labels[r]));
+        PP_TRY(take_row(t, values ? values + r * features : NULL, &labels[r]));
         inspect_first_cell(t, (int)r);
-        ds->classes = ds->labels[r] >= ds->classes ? ds->labels[r] + 1 : ds->classes;
+        ds->classes = labels[r] >= ds->classes ? labels[r] + 1 : ds->classes;
     }
     if (ds->n == 0)
         return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
-    ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+    ds->labels_crc = (uint32_t)crc32_z(0, ds->targets, (size_t)ds->n);
     ds->images_crc = values ? (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features * 4) : 0;
     PP_TRY(split == PP_SPLIT_TRAIN ? check_first_column(t, ds) : 0);
     return pp_classes_of_labels(ds, split, t->path);

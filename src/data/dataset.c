@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <zlib.h>
+
 #include "ppcli/base/base.h"
 #include "ops.h"
 
@@ -152,6 +154,7 @@ int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int 
     struct pp_dataset *ds;
     PP_ALLOC(ds, 1);
     ds->name = ops->info.name;
+    ds->targets_each = 1;
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
     rc = rc == 0 && !ops->makes ? shape_rows(cfg, ds) : rc;
     rc = rc == 0 ? pp_dataset_scale(cfg, ds) : rc;
@@ -162,11 +165,16 @@ int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int 
     return 0;
 }
 
+static uint32_t read_element(const void *data, enum pp_element element, size_t i)
+{
+    return element == PP_U8    ? ((const uint8_t *)data)[i]
+           : element == PP_U16 ? ((const uint16_t *)data)[i]
+                               : ((const uint32_t *)data)[i];
+}
+
 static uint32_t read_token(const struct pp_dataset *ds, size_t i)
 {
-    return ds->element == PP_U8    ? ds->images[i]
-           : ds->element == PP_U16 ? ((const uint16_t *)(void *)ds->images)[i]
-                                   : ((const uint32_t *)(void *)ds->images)[i];
+    return read_element(ds->images, ds->element, i);
 }
 
 /* Checks that at least one target of the windows counts: otherwise training is refused, and a test
@@ -222,7 +230,8 @@ void pp_dataset_destroy(struct pp_dataset **ds)
     else
         pp_free((*ds)->images);
     pp_free((*ds)->columns);
-    pp_free((*ds)->labels);
+    pp_free((*ds)->targets);
+    pp_free((*ds)->preprocessing);
     pp_free((*ds)->lengths);
     pp_free(*ds);
     *ds = NULL;
@@ -248,7 +257,7 @@ struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *da
     return (struct pp_targets){.B = rows,
                                .P = next ? ds->features : 1,
                                .data = data,
-                               .element = next ? ds->element : PP_U8,
+                               .element = next ? ds->element : ds->target_element,
                                .stride = next ? ds->stride : 1,
                                .first = (size_t)ds->apart,
                                .index = index,
@@ -286,6 +295,32 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
     if (ds->map) /* a change of the file explains more than a bad token that it caused */
         PP_TRY(pp_mapping_check(ds->map));
     return bad == none ? 0 : pp_token_refuse(ds, bad, read_token(ds, bad), limit);
+}
+
+uint32_t pp_dataset_label(const struct pp_dataset *ds, size_t i)
+{
+    return read_element(ds->targets, ds->target_element, i);
+}
+
+int pp_dataset_set_labels(struct pp_dataset *ds, const uint32_t *labels)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < ds->n; i++)
+        most = labels[i] > most ? labels[i] : most;
+    ds->target_element = most <= UINT8_MAX ? PP_U8 : most <= UINT16_MAX ? PP_U16 : PP_U32;
+    const size_t each = pp_element_bytes(ds->target_element), bytes = (size_t)ds->n * each;
+    uint8_t *to;
+    PP_ALLOC(to, bytes);
+    for (size_t i = 0; i < (size_t)ds->n; i++)
+        if (each == 1)
+            to[i] = (uint8_t)labels[i];
+        else if (each == 2)
+            ((uint16_t *)(void *)to)[i] = (uint16_t)labels[i];
+        else
+            ((uint32_t *)(void *)to)[i] = labels[i];
+    ds->labels_crc = (uint32_t)crc32_z(0, to, bytes);
+    ds->targets = to;
+    return 0;
 }
 
 int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index)

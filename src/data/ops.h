@@ -208,6 +208,14 @@ void pp_token_check_end(struct pp_token_check **check); /* accepts NULL inside *
 /* Returns data.train_samples or data.test_samples; 0 means all samples. */
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split);
 
+/* Sets the targets of `ds` to labels[ds->n], in the smallest type that holds them, and their
+ * checksum. Errors: PP_ERESOURCE. */
+int pp_dataset_set_labels(struct pp_dataset *ds, const uint32_t *labels);
+
+/* Returns whether data.split puts the sample with this key, such as the bytes of a row or the name
+ * of a file, into the test set. A sample's answer depends on its key and on the share alone. */
+bool pp_split_is_test(const struct pp_config *cfg, const void *key, size_t bytes);
+
 /* Adds a remark to ds->remarks, unless it is full. */
 void pp_dataset_remark(struct pp_dataset *ds, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

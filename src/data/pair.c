@@ -61,10 +61,10 @@ static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_da
 }
 
 /* Converts n labels in place from floats, as npy files have them, to bytes. */
-static int convert_to_bytes(const char *path, uint8_t **data, size_t n)
+static int convert_to_bytes(const char *path, void **data, size_t n)
 {
     const float *from = (const float *)(const void *)*data;
-    uint8_t *to = *data; /* never ahead of the reader */
+    uint8_t *to = *data, *smaller; /* never ahead of the reader */
     for (size_t i = 0; i < n; i++) {
         float v = from[i];
         if (!(v >= 0 && v <= 255 && v == floorf(v))) {
@@ -73,7 +73,8 @@ static int convert_to_bytes(const char *path, uint8_t **data, size_t n)
         }
         to[i] = (uint8_t)v;
     }
-    shrink_block(data, n);
+    smaller = pp_realloc(to, n, 1);
+    *data = smaller ? smaller : to;
     return 0;
 }
 
@@ -90,8 +91,10 @@ void pp_keep_samples(struct pp_dataset *ds, int samples_max)
 int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char *path)
 {
     int most = 0;
-    for (int i = 0; i < ds->n; i++)
-        most = ds->labels[i] > most ? ds->labels[i] : most;
+    for (int i = 0; i < ds->n; i++) {
+        const int label = (int)pp_dataset_label(ds, (size_t)i);
+        most = label > most ? label : most;
+    }
     ds->classes = most + 1;
     return most > 0 || split == PP_SPLIT_TEST
                ? 0
@@ -101,16 +104,17 @@ int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char 
 
 static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
 {
-    PP_TRY(p->read(p->labels, a, (void **)&ds->labels));
+    PP_TRY(p->read(p->labels, a, &ds->targets));
     if (!a->pixels)
-        PP_TRY(convert_to_bytes(p->labels, &ds->labels, a->n));
+        PP_TRY(convert_to_bytes(p->labels, &ds->targets, a->n));
     for (size_t i = 0; p->classes > 0 && i < a->n; i++) {
-        if (ds->labels[i] >= p->classes) {
-            return pp_fail(PP_EFORMAT, "%s: label %zu is %d, expected 0 to %d", p->labels, i,
-                           ds->labels[i], p->classes - 1);
+        const int label = (int)pp_dataset_label(ds, i);
+        if (label >= p->classes) {
+            return pp_fail(PP_EFORMAT, "%s: label %zu is %d, expected 0 to %d", p->labels, i, label,
+                           p->classes - 1);
         }
     }
-    ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, a->n);
+    ds->labels_crc = (uint32_t)crc32_z(0, ds->targets, a->n);
     return 0;
 }
 
@@ -186,8 +190,8 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
     PP_TRY(shape_samples(p, &images, ds));
     pp_keep_samples(ds, samples_max);
     if (!(parts & PP_DATA_LABELS)) {
-        pp_free(ds->labels);
-        ds->labels = NULL;
+        pp_free(ds->targets);
+        ds->targets = NULL;
         ds->labels_crc = 0;
     }
     return 0;

@@ -45,11 +45,12 @@ static int read_count(struct pp_source *s, const char *path, int *out)
 /* Reads all samples, and keeps the parts (images, labels) that the rank needs. */
 static int read_samples(struct pp_source *s, const char *path, int parts, struct pp_dataset *ds)
 {
-    uint8_t pixels[PIXELS], label;
+    uint8_t pixels[PIXELS], label, *labels = NULL;
     if (parts & PP_DATA_IMAGES)
         PP_ALLOC(ds->images, (size_t)ds->n * PIXELS);
     if (parts & PP_DATA_LABELS)
-        PP_ALLOC(ds->labels, ds->n);
+        PP_ALLOC(labels, ds->n);
+    ds->targets = labels;
     for (int i = 0; i < ds->n; i++) {
         PP_TRY(pp_source_pull(s, &label, 1, "data"));
         PP_TRY(pp_source_pull(s, ds->images ? ds->images + (size_t)i * PIXELS : pixels, PIXELS,
@@ -57,8 +58,8 @@ static int read_samples(struct pp_source *s, const char *path, int parts, struct
         if (label >= CLASSES)
             return pp_fail(PP_EFORMAT, "%s: label %d is %d, expected 0 to %d", path, i, label,
                            CLASSES - 1);
-        if (ds->labels)
-            ds->labels[i] = label;
+        if (labels)
+            labels[i] = label;
     }
     return pp_source_finish(s); /* refuses bytes after the last sample */
 }
@@ -81,8 +82,8 @@ static int open_split(const struct pp_dataset_ops *self, const struct pp_config 
         PP_TRY(read_samples(s, path, parts, ds));
     if (ds->images) /* a checkpoint remembers these, to notice other data */
         ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * PIXELS);
-    if (ds->labels)
-        ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+    if (ds->targets)
+        ds->labels_crc = (uint32_t)crc32_z(0, ds->targets, (size_t)ds->n);
     pp_keep_samples(ds, pp_samples_max(cfg, split));
     return pp_path_format(ds->origin, "%s", path);
 }

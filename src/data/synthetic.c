@@ -70,11 +70,10 @@ static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds
 
 static int make_labels(struct pp_dataset *ds)
 {
-    PP_ALLOC(ds->labels, ds->n);
+    PP_TAKE(uint32_t, labels, ds->n);
     for (int r = 0; r < ds->n; r++)
-        ds->labels[r] = (uint8_t)(r % ds->classes);
-    ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
-    return 0;
+        labels[r] = (uint32_t)(r % ds->classes);
+    return pp_dataset_set_labels(ds, labels);
 }
 
 static int open_made(const struct pp_dataset_ops *self, const struct pp_config *cfg,

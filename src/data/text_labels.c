@@ -208,10 +208,10 @@ static int take_rows(const struct pp_config *cfg, const struct labelled *l, enum
         ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * T * each);
     }
     if (parts & PP_DATA_LABELS) {
-        PP_ALLOC(ds->labels, ds->n);
+        PP_TAKE(uint32_t, labels, ds->n);
         for (int i = 0; i < ds->n; i++)
-            ds->labels[i] = (uint8_t)find_class(l, rows[i].label);
-        ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
+            labels[i] = (uint32_t)find_class(l, rows[i].label);
+        PP_TRY(pp_dataset_set_labels(ds, labels));
     }
     return 0;
 }

@@ -32,7 +32,7 @@ static size_t largest_share(const struct pp_exec *x)
 /* Copies the n samples of a split to a device that cannot read host memory; other backends read
  * them in place. n is the layout's number, because a benchmark may use a part of a data set. */
 static int place_split(struct pp_exec *x, struct pp_arena *a, bool copies, const void *from,
-                       size_t n, size_t width, const uint8_t **out)
+                       size_t n, size_t width, const void **out)
 {
     *out = from;
     if (!copies || n == 0)
@@ -54,6 +54,13 @@ static void place_pictures(struct pp_exec *x, struct pp_arena *a, bool copies)
         in->made[i] = pp_arena_take(a, in->made_bytes, 1);
 }
 
+/* Returns how many bytes the targets of a sample have; without a data set, at most. */
+static size_t bytes_of_targets(const struct pp_exec *x, const struct pp_dataset *ds)
+{
+    return !ds ? sizeof(uint32_t) * (size_t)x->layout->model->classes
+               : pp_element_bytes(ds->target_element) * (size_t)ds->targets_each;
+}
+
 int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool first, bool last)
 {
     const struct pp_layout *l = x->layout;
@@ -72,10 +79,10 @@ int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool fi
         PP_TRY(place_split(x, a, copies && !windows, ds ? ds->images : NULL, first && !made ? n : 0,
                            inputs * bytes, &in->images[split]));
         PP_TRY(place_split(x, a, copies && !windows,
-                           ds && ds->windows ? ds->images
-                           : ds              ? ds->labels
-                                             : NULL,
-                           last ? n : 0, 1, &in->labels[split]));
+                           !ds           ? NULL
+                           : ds->windows ? ds->images
+                                         : ds->targets,
+                           last ? n : 0, bytes_of_targets(x, ds), &in->targets[split]));
         PP_TRY(place_split(x, a, copies, ds ? ds->lengths : NULL,
                            x->cfg->model.mask_padding ? n : 0, sizeof(uint32_t),
                            &in->lengths[split]));
@@ -271,7 +278,7 @@ int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, i
     const struct pp_dataset *ds = x->data[split];
     const uint32_t *index;
     int rows = find_samples(x, split, step, mb, &index);
-    *out = pp_dataset_targets(ds, in->labels[split], rows, index, x->targets);
+    *out = pp_dataset_targets(ds, in->targets[split], rows, index, x->targets);
     if (in->windows) {
         out->stride = (size_t)out->P + (size_t)ds->apart;
         out->data = in->windows + (size_t)(index - in->index) * out->stride;

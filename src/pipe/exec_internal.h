@@ -154,11 +154,11 @@ struct exec_timer {
 
 /* exec_input.c: the samples of a step, if this rank reads them. */
 struct exec_input {
-    const uint8_t *images[2], *labels[2]; /* [enum pp_split] whole splits; NULL: not on this rank */
-    const uint8_t *lengths[2]; /* lengths as u32; with model.mask_padding, on all ranks */
-    size_t block_bytes;        /* bytes of a step's block: struct pp_optimizer_args, then the arrays
+    const void *images[2], *targets[2]; /* [enum pp_split] whole splits; NULL: not on this rank */
+    const void *lengths[2];             /* lengths as u32; with model.mask_padding, on all ranks */
+    size_t block_bytes; /* bytes of a step's block: struct pp_optimizer_args, then the arrays
                                   below */
-    uint32_t *index;           /* samples of this replica's share of the batch */
+    uint32_t *index;    /* samples of this replica's share of the batch */
     /* [rows][T + 1] tokens of texts, if the file is mapped or the device has its own memory */
     const uint32_t *windows;
     const uint32_t

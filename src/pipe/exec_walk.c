@@ -248,7 +248,7 @@ static struct pp_pass make_pass(const struct walk *w, int mb)
                             .training = w->split == PP_SPLIT_TRAIN,
                             .seed = w->x->cfg->train.seed,
                             .step = &w->x->args->t,
-                            .lengths = (const void *)w->x->input.lengths[w->split],
+                            .lengths = w->x->input.lengths[w->split],
                             .index = w->x->input.index + (index - first)};
 }
 

@@ -95,7 +95,7 @@ static int write_samples(const struct pp_worker *w, struct predictions *p, int r
         for (size_t k = 0; k < positions; k++) {
             write_row(p->file.f,
                       p->ds->windows ? (int)p->tokens[k + (size_t)p->ds->apart]
-                                     : p->ds->labels[p->next],
+                                     : (int)pp_dataset_label(p->ds, p->next),
                       p->logits + ((size_t)r * positions + k) * (size_t)m->classes, m->classes);
         }
     }

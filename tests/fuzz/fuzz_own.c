@@ -14,7 +14,7 @@ static void check(const struct pp_dataset *ds)
     for (size_t i = 0; i < (size_t)ds->n * (size_t)ds->features; i++)
         pp_assert(isfinite(v[i]));
     for (int i = 0; i < ds->n; i++)
-        pp_assert(ds->labels[i] < ds->classes);
+        pp_assert((int)pp_dataset_label(ds, i) < ds->classes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -77,12 +77,12 @@ TEST_IN_FOLDER(the_batches_there_are_follow_each_other_as_rgb_pixels)
     CHECK_INT_EQ(ds->classes, 10);
     CHECK_STR_EQ(ds->origin, (const char *)*state);
     for (int r = 0; r < ds->n; r++) {
-        CHECK_INT_EQ(ds->labels[r], r % 10);
+        CHECK_INT_EQ(pp_dataset_label(ds, r), r % 10);
         for (int i = 0; i < 3 * PIXELS; i++)
             if (ds->images[r * 3 * PIXELS + i] != value(r, i % 3, i / 3))
                 fail_msg("record %d, value %d", r, i);
     }
-    CHECK_INT_EQ(test->labels[1], 4);
+    CHECK_INT_EQ(pp_dataset_label(test, 1), 4);
 }
 
 TEST_IN_FOLDER(halves_limits_and_counts)
@@ -93,10 +93,10 @@ TEST_IN_FOLDER(halves_limits_and_counts)
     struct pp_config *cfg = config("cifar10", *state);
     CHECK_OK(open_split(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES, &images));
     CHECK_OK(open_split(cfg, PP_SPLIT_TRAIN, PP_DATA_LABELS, &labels));
-    assert_null(images->labels);
+    assert_null(images->targets);
     assert_null(labels->images);
     CHECK_INT_EQ(images->images_crc, crc32(0, images->images, 30 * 3072));
-    CHECK_INT_EQ(labels->labels_crc, crc32(0, labels->labels, 30));
+    CHECK_INT_EQ(labels->labels_crc, crc32(0, labels->targets, 30));
     cfg->data.train_samples = 4;
     CHECK_OK(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
     CHECK_INT_EQ(n, 4);
@@ -222,7 +222,7 @@ TEST_IN_FOLDER(the_sample_is_balanced_and_has_the_documented_digests)
         CHECK_OK(open_split(config("cifar10-sample", ""), split, BOTH, &ds));
         CHECK_INT_EQ(ds->n, 10 * each);
         for (int i = 0; i < ds->n; i++)
-            per_class[ds->labels[i]]++;
+            per_class[pp_dataset_label(ds, i)]++;
         for (int c = 0; c < 10; c++)
             CHECK_INT_EQ(per_class[c], each);
         pp_dataset_destroy(&ds);

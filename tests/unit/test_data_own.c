@@ -151,7 +151,7 @@ TEST_IN_FOLDER(odd_tables_are_read_or_refused)
             if (ds && ds->n > 1) {
                 const float *v = values_of(ds);
                 assert_true(v[0] == 1 && v[1] == 2 && v[2] == -3.5f && v[3] == 4);
-                CHECK_INT_EQ(ds->labels[1], ds->classes - 1);
+                CHECK_INT_EQ(pp_dataset_label(ds, 1), ds->classes - 1);
             }
             pp_dataset_destroy(&ds);
         }
@@ -273,7 +273,7 @@ TEST_IN_FOLDER(odd_arrays_are_read_or_refused)
             assert_true((ds->element == PP_U8 ? ds->images[2] : values_of(ds)[2]) ==
                         table[i].third);
             assert_true(ds->scale == (strstr(table[i].descr, "u1") ? 1.0f / 255.0f : 1.0f));
-            CHECK_INT_EQ(ds->labels[1], 1);
+            CHECK_INT_EQ(pp_dataset_label(ds, 1), 1);
         }
     }
     file_write(cfg.data.train_images, "PK\3\4 and so on", 14);

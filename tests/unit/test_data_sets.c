@@ -83,7 +83,7 @@ TEST_IN_FOLDER(the_sample_is_balanced_and_found_without_a_path)
         CHECK_STR_EQ(ds->name, "mnist-sample");
         assert_non_null(strstr(ds->origin, "mnist-sample"));
         for (int i = 0; i < ds->n; i++)
-            per_class[ds->labels[i]]++;
+            per_class[pp_dataset_label(ds, i)]++;
         for (int c = 0; c < 10; c++)
             CHECK_INT_EQ(per_class[c], each);
         pp_dataset_destroy(&ds);
@@ -128,15 +128,15 @@ TEST_IN_FOLDER(only_the_asked_half_is_kept)
     CHECK_OK(open_train(config("mnist", *state), PP_DATA_IMAGES, &images));
     CHECK_OK(open_train(config("mnist", *state), PP_DATA_LABELS, &labels));
     assert_non_null(images->images);
-    assert_null(images->labels);
+    assert_null(images->targets);
     CHECK_INT_EQ(images->labels_crc, 0);
     assert_null(labels->images);
-    assert_non_null(labels->labels);
+    assert_non_null(labels->targets);
     CHECK_INT_EQ(labels->images_crc, 0);
     CHECK_INT_EQ(labels->features, 784);
     CHECK_INT_EQ(images->n, labels->n);
     CHECK_STR_EQ(images->origin, (const char *)*state);
-    CHECK_INT_EQ(labels->labels_crc, crc32(0, labels->labels, 30));
+    CHECK_INT_EQ(labels->labels_crc, crc32(0, labels->targets, 30));
     CHECK_INT_EQ(images->images_crc, crc32(0, images->images, 30 * 784));
 }
 
@@ -289,7 +289,7 @@ TEST_IN_FOLDER(synthetic_data_follows_from_the_seed)
     CHECK_INT_EQ(a->classes, 7);
     CHECK_STR_EQ(a->origin, "made from the seed");
     assert_memory_equal(a->images, b->images, 500 * 100);
-    assert_memory_equal(a->labels, b->labels, 500);
+    assert_memory_equal(a->targets, b->targets, 500);
     CHECK_INT_EQ(a->images_crc, crc32(0, a->images, 500 * 100));
     assert_true(a->images_crc != c->images_crc);
     CHECK_INT_EQ(test->n, 1024);
@@ -321,9 +321,9 @@ TEST_IN_FOLDER(synthetic_classes_can_be_learnt)
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(F), C, &train));
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, BOTH, FLAT(F), C, &test));
     for (int i = 0; i < train->n; i++) {
-        n[train->labels[i]]++;
+        n[pp_dataset_label(train, i)]++;
         for (int j = 0; j < F; j++)
-            mean[train->labels[i]][j] += train->images[i * F + j];
+            mean[pp_dataset_label(train, i)][j] += train->images[i * F + j];
     }
     for (int i = 0; i < test->n; i++) {
         int best = -1;
@@ -337,7 +337,7 @@ TEST_IN_FOLDER(synthetic_classes_can_be_learnt)
             best = d < least ? c : best;
             least = d < least ? d : least;
         }
-        correct += best == test->labels[i];
+        correct += best == (int)pp_dataset_label(test, i);
     }
     for (int c = 0; c < C; c++)
         assert_in_range(n[c], train->n / C, train->n / C + 1);
@@ -353,8 +353,8 @@ TEST_IN_FOLDER(synthetic_refuses_more_classes_than_a_byte_holds)
                 "model.sizes");
     cfg->data.train_samples = 300;
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 256, &ds));
-    CHECK_INT_EQ(ds->labels[255], 255);
-    CHECK_INT_EQ(ds->labels[256], 0);
+    CHECK_INT_EQ(pp_dataset_label(ds, 255), 255);
+    CHECK_INT_EQ(pp_dataset_label(ds, 256), 0);
 }
 
 /* (v / 255 - mean) / std, for each channel, or for all. */
@@ -416,7 +416,7 @@ TEST_IN_FOLDER(the_skeleton_reads_its_files_and_refuses_others)
     struct pp_dataset *ds = NULL, *head = NULL, *bad = NULL, *more = NULL;
     CHECK_OK(open_skeleton(cfg, BOTH, &ds));
     CHECK_INT_EQ(ds->n, 2);
-    CHECK_INT_EQ(ds->labels[1], 9);
+    CHECK_INT_EQ(pp_dataset_label(ds, 1), 9);
     assert_memory_equal(ds->images + 64, bytes + 4 + 66, 64);
     CHECK_OK(open_skeleton(cfg, 0, &head));
     CHECK_INT_EQ(head->n, 2);

@@ -382,7 +382,7 @@ TEST_IN_FOLDER(labelled_lines_are_cut_or_padded)
     CHECK_INT_EQ(ds->vocabulary, 12); /* padding, tab, abehlopuyz */
     const uint8_t labels[] = {1, 0, 1};
     const uint16_t tokens[] = {3, 9, 10, 0, 5, 4, 6, 6, 3, 0, 0, 0};
-    assert_memory_equal(ds->labels, labels, sizeof(labels));
+    assert_memory_equal(ds->targets, labels, sizeof(labels));
     assert_memory_equal(ds->images, tokens, sizeof(tokens));
     pp_dataset_destroy(&ds);
     /* numbers are their own classes; bytes come after the padding */
@@ -394,7 +394,7 @@ TEST_IN_FOLDER(labelled_lines_are_cut_or_padded)
     CHECK_INT_EQ(ds->vocabulary, 257);
     CHECK_INT_EQ(ds->element, PP_U16);
     CHECK_INT_EQ(((const uint16_t *)(const void *)ds->images)[T], 'B' + 1);
-    CHECK_INT_EQ(ds->labels[0], 3);
+    CHECK_INT_EQ(pp_dataset_label(ds, 0), 3);
     pp_dataset_destroy(&ds);
     static const char *const odd[][2] = {
         {"spam buy\n", "x:1: no tab; a line is a label, a tab and a text"},

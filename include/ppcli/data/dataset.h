@@ -48,7 +48,7 @@ struct pp_dataset {
     struct pp_shape shape;   /* shape of a sample: 28 x 28 x 1; of a row of a table: flat */
     struct pp_shape input;   /* shape of the model's input: after data.resize */
     int features;            /* number of values of the model's input: 784 */
-    int classes;             /* labels are 0..classes-1 */
+    int classes;             /* labels are 0..classes-1; numbers: targets_each */
     enum pp_element element; /* type of the values of a sample */
     size_t stride;           /* values from one sample to the next: the size of a sample, but ... */
     bool windows; /* ... a text is one row of tokens, and the target of each token is the next */
@@ -67,8 +67,15 @@ struct pp_dataset {
     float scale;                  /* factor that maps a pixel to 0..1 */
     /* turns values into the model's input: scale, data.mean, data.std */
     struct pp_scaling scaling;
-    uint8_t *images;   /* [n][shape] elements, or all tokens; NULL if not requested; owned */
-    uint8_t *labels;   /* [n], NULL if not requested; owned */
+    uint8_t *images; /* [n][shape] elements, or all tokens; NULL if not requested; owned */
+    /* what the model's outputs are compared with, [n][targets_each]: classes in U8, U16 or U32, or
+     * numbers in F32; NULL if not requested; owned */
+    void *targets;
+    enum pp_element target_element;
+    int targets_each; /* 1, or the number of numbers */
+    /* how files become samples, and what classes or numbers are called: a JSON object, kept with
+     * checkpoints; or NULL; owned */
+    char *preprocessing;
     uint32_t *lengths; /* [n] tokens before the padding, for model.mask_padding; or NULL; owned */
     /* names of the header without the label, a '\n' after each; or NULL; owned */
     char *columns;
@@ -121,6 +128,9 @@ int pp_dataset_ready(const struct pp_dataset *const data[2], int seconds, bool *
  * since it was opened), PP_EIO. */
 int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
                        uint32_t *out);
+
+/* Returns the class of sample i. The data set has labels. */
+uint32_t pp_dataset_label(const struct pp_dataset *ds, size_t i);
 
 /* Returns how many targets of these windows are not ignored. */
 int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index);
