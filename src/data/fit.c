@@ -202,6 +202,9 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
         return pp_config_problem(cfg, "data.ignored_token",
                                  "data.ignored_token: %d, but the model has tokens 0 to %d",
                                  cfg->data.ignored_token, model_classes - 1);
+    if (pp_loss_takes_numbers(cfg->train.loss))
+        return pp_config_problem(cfg, "train.loss",
+                                 "train.loss: only cross_entropy can be trained so far");
     int rc = known_sample(cfg, ops, &known);
     if (rc == 0 && known.shape.n > 0)
         rc = pp_dataset_fits(cfg, &known, inputs, model_classes);

@@ -133,8 +133,19 @@ enum pp_lr_by {
     PP_LR_BY_EPOCH
 };
 enum pp_loss_kind {
-    PP_LOSS_CROSS_ENTROPY
+    PP_LOSS_CROSS_ENTROPY,
+    PP_LOSS_MSE,
+    PP_LOSS_MAE,
+    PP_LOSS_HUBER,
+    PP_LOSS_BCE /* binary cross-entropy of each output's sigmoid */
 };
+
+/* Returns whether targets are numbers, one for each output of the model, and not classes. */
+static inline bool pp_loss_takes_numbers(enum pp_loss_kind kind)
+{
+    return kind != PP_LOSS_CROSS_ENTROPY;
+}
+
 enum pp_microbatch_loss {
     PP_LOSS_MEAN,
     PP_LOSS_SUM
