@@ -333,6 +333,7 @@ void pp_ckpt_close(struct pp_ckpt **ck)
     pp_free((*ck)->index);
     pp_free((*ck)->config);
     pp_free((*ck)->state.vocabulary);
+    pp_free((*ck)->state.preprocessing);
     pp_free((*ck)->state.changes);
     pp_free((*ck)->path);
     pp_free(*ck);

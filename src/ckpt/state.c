@@ -57,6 +57,8 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
     pp_json_str(&j, "fingerprint", s->fingerprint);
     if (s->vocabulary)
         pp_json_str(&j, "vocabulary", s->vocabulary);
+    if (s->preprocessing)
+        pp_json_str(&j, "preprocessing", s->preprocessing);
     if (s->changes)
         pp_json_str(&j, "changes", s->changes);
     pp_json_object(&j, "numbers");
@@ -184,14 +186,17 @@ static int read_state(struct reader *r, struct pp_ckpt_state *s)
     PP_TRY(read_text(r, "fingerprint", s->fingerprint, sizeof(s->fingerprint)));
     PP_TRY(read_numbers(r, s));
     const char *vocabulary = json_string_value(json_object_get(r->root, "vocabulary"));
-    r->found += vocabulary != NULL;
+    const char *preprocessing = json_string_value(json_object_get(r->root, "preprocessing"));
+    r->found += (vocabulary != NULL) + (preprocessing != NULL);
     PP_TRY(read_changes(r, &s->changes));
     if (r->found != json_object_size(r->root)) {
         return pp_fail(PP_EFORMAT, "%s: has keys that format %d does not know", r->label,
                        PP_CKPT_VERSION);
     }
     s->vocabulary = vocabulary ? pp_strdup(vocabulary) : NULL;
-    return vocabulary && !s->vocabulary ? PP_ERESOURCE : 0;
+    s->preprocessing = preprocessing ? pp_strdup(preprocessing) : NULL;
+    return (vocabulary && !s->vocabulary) || (preprocessing && !s->preprocessing) ? PP_ERESOURCE
+                                                                                  : 0;
 }
 
 int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckpt_state *out)
@@ -207,6 +212,7 @@ int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckp
         *out = s;
     } else {
         pp_free(s.vocabulary);
+        pp_free(s.preprocessing);
         pp_free(s.changes);
     }
     return rc;

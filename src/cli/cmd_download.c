@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "ppcli/data/dataset.h"
-#include "ppcli/data/fetch.h"
 #include "command.h"
 
 #define SETS_MAX 16

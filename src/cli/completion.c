@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "ppcli/data/fetch.h"
+#include "ppcli/data/dataset.h"
 #include "ppcli/conf/config.h"
 #include "ppcli/base/base.h"
 

@@ -3,7 +3,7 @@
 #ifndef PPCLI_DATA_FETCH_HTTP_H
 #define PPCLI_DATA_FETCH_HTTP_H
 
-#include "ppcli/data/fetch.h"
+#include "ppcli/data/dataset.h"
 
 enum pp_http_end {
     PP_HTTP_DONE,

@@ -114,6 +114,7 @@ struct pp_dataset_ops {
     const char *shipped;       /* its folder in share/ppcli; NULL: it is not shipped */
     const char *const *places; /* further folders to search, NULL-terminated; may be NULL */
     enum pp_data_keys keys;
+    bool describes;      /* sets struct pp_dataset's `preprocessing` */
     bool makes;          /* has no files: makes samples in the shape that the model needs */
     pp_array_read *read; /* reads a file of PP_KEYS_PAIRS */
 

@@ -54,6 +54,8 @@ struct trainer {
     uint32_t data_crc[2][2]; /* by enum pp_split: CRC of images, of labels; 0: no rank has them */
     char *vocabulary;        /* rank 0: all characters of a text, ordered by token; NULL: no such
                                 text; owned */
+    char *preprocessing;     /* rank 0: how files become samples; NULL: the data have no such text;
+                                owned */
     int kinds;               /* rank 0: number of different tokens of a text of characters or bytes;
                                 0: no such text */
     struct pp_loss_sums so_far; /* after a resume: this rank's sums of the epoch in progress */

@@ -8,14 +8,16 @@
 #include "loop.h"
 #include "ppcli/base/base.h"
 #include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/data/preprocessing.h"
 #include "ppcli/data/tokenizer.h"
 
 #define RING_STEPS 8     /* whole steps that the record of actions keeps, or more for a trace */
 #define RING_STEPS_MIN 2 /* fewer steps, but at least these, if they need more than RING_RECORDS */
 #define RING_RECORDS (1 << 16) /* 2 MiB */
 
-/* Keeps the text of the data's vocabulary: checkpoints store it and are compared with it. */
-static int keep_vocabulary(struct trainer *tr)
+/* Keeps the texts of the data's vocabulary and preprocessing: checkpoints store them and are compared
+ * with them. */
+static int keep_texts(struct trainer *tr)
 {
     struct pp_vocabulary v;
     PP_TRY(pp_dataset_vocabulary(tr->run->cfg, &v));
@@ -23,7 +25,8 @@ static int keep_vocabulary(struct trainer *tr)
     tr->vocabulary = kept ? pp_vocabulary_text(&v) : NULL;
     tr->kinds = v.n;
     pp_vocabulary_fini(&v);
-    return kept && !tr->vocabulary ? PP_ERESOURCE : 0;
+    PP_TRY(kept && !tr->vocabulary ? PP_ERESOURCE : 0);
+    return pp_dataset_preprocessing(tr->run->cfg, tr->data[PP_SPLIT_TRAIN], &tr->preprocessing);
 }
 
 /* Opens the data that this rank's stages need, and the device. Local. */
@@ -52,7 +55,7 @@ static int set_up_rank(struct trainer *tr)
                        tr->be->description);
     }
     if (tr->spec->rank == 0)
-        PP_TRY(keep_vocabulary(tr));
+        PP_TRY(keep_texts(tr));
     bool ready; /* if not ready in 10 s, wait_for_data() waits after the run folder is made */
     PP_TRY(pp_dataset_ready(tr->data, 10, &ready));
     tr->all = pp_alloc((size_t)l->ranks, sizeof(*tr->all));
@@ -272,6 +275,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     pp_dataset_destroy(&tr.own[0]);
     pp_dataset_destroy(&tr.own[1]);
     pp_free(tr.vocabulary);
+    pp_free(tr.preprocessing);
     pp_free(tr.changes);
     pp_free(tr.all);
     pp_free(tr.busy_ns);

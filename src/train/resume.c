@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ppcli/base/base.h"
+#include "ppcli/data/preprocessing.h"
 #include "ppcli/data/tokenizer.h"
 #include "resume_state.h"
 #include "ppcli/ckpt/checkpoint.h"
@@ -327,6 +328,8 @@ int resume_read(struct trainer *tr)
     PP_TRY(first ? pp_weights_check_extras(tr->run->model, ck) : 0);
     PP_TRY(pp_vocabulary_check(tr->run->cfg, ck->path, ck->plain, s ? s->vocabulary : NULL,
                                tr->vocabulary, tr->kinds));
+    if (s && (tr->begin.resume || tr->spec->options->weights))
+        PP_TRY(pp_preprocessing_check(ck->path, s->preprocessing, tr->preprocessing));
     PP_TRY(read_tensors(tr, ck, tr->begin.resume));
     if (first) {
         PP_TRY(

@@ -55,6 +55,7 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     snprintf(s->fingerprint, sizeof(s->fingerprint), "%s", tr->be->description);
     snprintf(s->ppcli, sizeof(s->ppcli), "%s", PP_VERSION);
     s->vocabulary = tr->vocabulary;
+    s->preprocessing = tr->preprocessing;
     s->changes = tr->changes;
     double loss[REPLICAS_MAX] = {0};
     int n = l->replicas <= REPLICAS_MAX ? l->replicas : 1;

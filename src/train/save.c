@@ -202,7 +202,7 @@ static uint64_t bytes_of_all(const struct saver *s)
 {
     uint64_t kinds = 1 + (uint64_t)pp_optimizer_moments(s->tr->run->cfg->train.optimizer);
     const struct pp_model *m = s->tr->run->layout->model;
-    const char *vocabulary = s->tr->vocabulary;
+    const char *vocabulary = s->tr->vocabulary, *preprocessing = s->tr->preprocessing;
     uint64_t extras = 0;
     for (int i = 0; i < m->n_extras; i++) {
         uint64_t elements = sizeof(int64_t);
@@ -211,7 +211,8 @@ static uint64_t bytes_of_all(const struct saver *s)
         extras += elements;
     }
     return kinds * pp_model_floats(m) * sizeof(float) + extras + SMALL_FILES +
-           (vocabulary ? 2 * strlen(vocabulary) : 0);
+           (vocabulary ? 2 * strlen(vocabulary) : 0) +
+           (preprocessing ? 2 * strlen(preprocessing) : 0);
 }
 
 /* Sends `save`, which rank 0 has filled in, to the other ranks that write a part of the

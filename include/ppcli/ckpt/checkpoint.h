@@ -122,6 +122,7 @@ struct pp_ckpt_state {
     char fingerprint[PP_CKPT_TEXT_MAX]; /* what else the bits depend on: backend, kernels, data */
     char ppcli[PP_CKPT_TEXT_MAX];       /* version that wrote it */
     char *vocabulary; /* texts: all characters in the order of their tokens, UTF-8; may be NULL */
+    char *preprocessing; /* how files become samples, as struct pp_dataset has it; NULL: none */
     /* The changes that --allow made so far: lines of step, key, old and new value, separated by
      * tabs, as train/differences.c makes them; NULL: none. */
     char *changes;

@@ -234,6 +234,17 @@ enum pp_layout_of { /* order of the values of a picture in a file */
     PP_LAYOUT_CHANNELS_FIRST
 };
 
+enum pp_missing { /* what a missing cell of a table does */
+    PP_MISSING_STOP,
+    PP_MISSING_MEAN,
+    PP_MISSING_CATEGORY
+};
+
+enum pp_scale { /* how the columns of a table are scaled */
+    PP_SCALE_NONE,
+    PP_SCALE_STANDARD
+};
+
 struct pp_floats { /* one number for each channel, column or rank */
     int n;
     double at[PP_FLOATS_MAX];

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How files become samples, and what classes and numbers are called: a JSON text that a data set
+ * makes (struct pp_dataset's `preprocessing`), that checkpoints keep, and that this module reads for
+ * all others. New tables are made into samples by such a text alone.
+ */
+#ifndef PPCLI_DATA_PREPROCESSING_H
+#define PPCLI_DATA_PREPROCESSING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "ppcli/data/dataset.h"
+
+/* A column of a table that is an input. */
+struct pp_column {
+    const char *name;    /* in the header; its number, from 1, in a table without one */
+    int at;              /* its place in the training table, from 0 */
+    int nth;             /* how many columns of the same name precede it */
+    bool is_category;    /* words, one input for each kind; else a number, one input */
+    bool is_scaled;      /* a number x becomes (x - mean) / std; else x */
+    bool marks_missing;  /* a further input is 1 where the cell is missing */
+    double mean, std;    /* of the training part; in place of a missing number stands the mean */
+    int n_kinds;         /* categories: number of kinds */
+    const char **kinds;  /* [n_kinds], sorted */
+    int first, n_inputs; /* its inputs in a sample */
+};
+
+/* A number that the model predicts: output y stands for y * std + mean. */
+struct pp_target {
+    const char *name;
+    double mean, std; /* 0 and 1 for yes and no */
+};
+
+struct pp_preprocessing {
+    const char *kind;          /* "table", "images" */
+    int n_classes;             /* 0: the classes have no names, or numbers are predicted */
+    const char **classes;      /* [n_classes] names */
+    const char *label;         /* tables: name of the label's column; NULL: targets */
+    int label_at;              /* its place; -1: targets */
+    int n_targets;             /* numbers that the model predicts */
+    struct pp_target *targets; /* [n_targets] */
+    bool yes_no;               /* the targets are yes or no */
+    int n_columns, n_inputs;   /* tables: inputs of a sample */
+    struct pp_column *columns; /* [n_columns] */
+    int width;                 /* number of columns of the training table */
+    bool has_header;
+    enum pp_missing missing;
+    json_t *root; /* owns all names */
+};
+
+/* Parses a text that a data set made. `label` names it in messages. The caller calls
+ * pp_preprocessing_fini(). Errors: PP_EFORMAT, PP_ERESOURCE. Local. */
+int pp_preprocessing_parse(const char *label, const char *text, struct pp_preprocessing *out);
+void pp_preprocessing_fini(struct pp_preprocessing *p); /* accepts a zeroed one */
+
+/* Returns the name of a class; where classes have no names, writes its number to `number`. */
+const char *pp_class_name(const struct pp_preprocessing *p, int class, char number[16]);
+
+/* Copies the text of cfg's data set: that of `ds`, or if it is NULL, made from the files. *out is
+ * NULL if the data set has none; else the caller frees it. Errors: those of pp_dataset_open(). */
+int pp_dataset_preprocessing(const struct pp_config *cfg, const struct pp_dataset *ds, char **out);
+
+/* Checks that a checkpoint's text `then` says what the data's text `now` says; either may be NULL.
+ * Errors: PP_EFORMAT, beginning with `path`, with the first thing that differs. */
+int pp_preprocessing_check(const char *path, const char *then, const char *now);
+
+#endif
