@@ -221,7 +221,7 @@ static void mark_matrices(struct pp_model *m)
 static int finish_node(struct pp_model *m, struct pp_node *n)
 {
     for (int k = 0; k < n->n_params; k++)
-        n->trains = n->trains || m->params[n->first_param + k].kind != PP_PARAM_FROZEN;
+        n->trains = n->trains || pp_param_learns(&m->params[n->first_param + k]);
     n->learns = n->trains;
     for (int k = 0; k < n->n_x; k++) {
         n->wants_dx[k] = needs_gradient(m, n->x[k]);
@@ -230,14 +230,14 @@ static int finish_node(struct pp_model *m, struct pp_node *n)
         n->reads &= n->trains ? UINT64_MAX : ~PP_READS_IN_W(k);
     }
     n->reads &= n->trains ? UINT64_MAX : ~PP_READS_DY_IN_W;
+    n->reads = n->learns ? n->reads : 0; /* neither I nor W runs */
     return n->op->complete ? n->op->complete(m, n) : 0;
 }
 
 int build_finish(struct builder *b, int y)
 {
     struct pp_model *m = b->m;
-    if (b->rc < 0)
-        return b->rc;
+    PP_TRY(freeze_params(b));
     pp_assert(y == m->n_nodes && m->n_layers > 0); /* the last value */
     for (int i = 0; i < m->n_nodes; i++)
         PP_TRY(finish_node(m, &m->nodes[i]));

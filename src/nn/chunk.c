@@ -56,6 +56,9 @@ int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec, st
         pp_chunk_destroy(&c);
         return PP_ERESOURCE;
     }
+    int first = m->layers[c->first].first_param, count = pp_chunk_param_count(c);
+    for (int i = first; i < first + count && c->n_states == 0; i++)
+        c->n_states = pp_param_learns(&m->params[i]) ? c->n_floats - c->elsewhere : 0;
     *out = c;
     return 0;
 }
@@ -69,10 +72,10 @@ void pp_chunk_take_memory(struct pp_chunk *c, struct pp_arena *arena,
         c->packed = pp_arena_take(arena, z->packed, sizeof(float));
     if (c->grad_slots > 0) {
         c->grads = pp_arena_take(arena, c->n_floats, sizeof(float));
-        if (pp_optimizer_moments(c->optimizer) > 0)
-            c->opt_m = pp_arena_take(arena, c->n_floats - c->elsewhere, sizeof(float));
-        if (pp_optimizer_moments(c->optimizer) > 1)
-            c->opt_v = pp_arena_take(arena, c->n_floats - c->elsewhere, sizeof(float));
+        if (c->n_states > 0 && pp_optimizer_moments(c->optimizer) > 0)
+            c->opt_m = pp_arena_take(arena, c->n_states, sizeof(float));
+        if (c->n_states > 0 && pp_optimizer_moments(c->optimizer) > 1)
+            c->opt_v = pp_arena_take(arena, c->n_states, sizeof(float));
     }
     for (int s = 0; s < c->state_slots; s++)
         c->states[s].base = slots ? loan->states[s] : pp_arena_take(arena, z->state, sizeof(float));
@@ -426,7 +429,8 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
     for (int k = layers[to].last_node - c->first_node; k >= end; k--) {
         const struct pp_node *node = chunk_node(c, k);
         const struct pp_chunk_place *p = &c->places[k];
-        if (!node->op->backward_weight || !node->trains || is_in_pieces(c, k))
+        bool gathers = !node->trains && node->op->gather;
+        if (!(node->trains ? node->op->backward_weight != NULL : gathers) || is_in_pieces(c, k))
             continue;
         for (int i = 0; i < n; i++) {
             const struct pp_chunk_state *st = state_of_slot(c, slots[i]);
@@ -439,10 +443,27 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
                 .keep = find_array(st->base, p->keep),
                 .grad_keep = find_array(c->grad_base[gslots[i]], p->grad_keep)};
         }
-        PP_TRY(node->op->backward_weight(node, be, n, c->parts, first ? 0.0f : 1.0f,
-                                         find_array(c->scratch, p->work[2]), c->grads + p->params));
+        float beta = first ? 0.0f : 1.0f, *grads = c->grads + p->params;
+        PP_TRY(gathers ? node->op->gather(node, be, n, c->parts, beta, grads)
+                       : node->op->backward_weight(node, be, n, c->parts, beta,
+                                                   find_array(c->scratch, p->work[2]), grads));
     }
     return pp_backend_collect(be, PP_COLLECT_NOTHING);
+}
+
+int pp_chunk_gather(struct pp_chunk *c, struct pp_backend *be, int slot, bool first)
+{
+    const struct pp_chunk_state *st = state_of_slot(c, slot);
+    for (int k = 0; k < c->n_nodes; k++) {
+        const struct pp_node *n = chunk_node(c, k);
+        const struct pp_weight_part part = {.B = st->pass.rows * n->positions,
+                                            .keep = find_array(st->base, c->places[k].keep)};
+        pp_assert(!n->trains);
+        if (n->op->gather)
+            PP_TRY(n->op->gather(n, be, 1, &part, first ? 0.0f : 1.0f,
+                                 c->grads + c->places[k].params));
+    }
+    return 0;
 }
 
 /* ---- parameters */

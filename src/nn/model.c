@@ -285,7 +285,7 @@ bool pp_layer_same_work(const struct pp_model *m, int x, int y)
                memcmp(&p->in, &q->in, sizeof(p->in)) == 0 &&
                memcmp(&p->out, &q->out, sizeof(p->out)) == 0 &&
                memcmp(&p->window.conv, &q->window.conv, sizeof(p->window.conv)) == 0 &&
-               p->reads == q->reads && p->positions == q->positions &&
+               p->reads == q->reads && p->trains == q->trains && p->positions == q->positions &&
                p->embedding.vocabulary == q->embedding.vocabulary &&
                p->attention.width == q->attention.width && p->attention.keys == q->attention.keys &&
                same_places(&p->attention, &q->attention) && p->cached == q->cached &&

@@ -52,6 +52,9 @@ int refuse(struct builder *b, const char *format, ...) __attribute__((format(pri
 int build_begin(struct builder *b, struct pp_shape input);
 int build_finish(struct builder *b, int y);
 
+/* Freezes what train.freeze names; build_finish() calls it. Returns b->rc. */
+int freeze_params(struct builder *b);
+
 /* ---- one function for each op; each returns the new value */
 
 /* Maps x (all floats of an image; else its channels) to `out` channels. */

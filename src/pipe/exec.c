@@ -146,12 +146,12 @@ void pp_exec_destroy(struct pp_exec **exec)
 uint64_t pp_exec_events_per_step(const struct pp_layout *l)
 {
     /*
-     * Events of each action. F: wait, slot, F, send; I: the same; W: W, release; R: R; G: slot, G,
+     * Events of each action. F: wait, slot, F, send; I: the same and release; W: W, release; R: R; G: slot, G,
      * send; T: wait, T, release. Then a step has reduce, vote, clip, update, meet, report; after an
      * epoch, meet and report again; on a device, launch. With train.zero each bucket has W, post
      * and sum; then sums, statistics, gather.
      */
-    static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6,
+    static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 5, [PP_OP_W] = 2, [PP_OP_B] = 6,
                                      [PP_OP_R] = 1, [PP_OP_G] = 3, [PP_OP_T] = 3};
     uint64_t most = 0;
     for (int i = 0; i < l->n_plans; i++) {

@@ -127,7 +127,7 @@ static int take_stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_
     size_t mark = a->used, floats = c->n_floats, packed = c->sizes.packed * sizeof(float);
     pp_chunk_take_memory(st->chunk, a, &x->loan, l->division.recompute[st->s]);
     size_t chunk_bytes = measure_growth(a, &mark);
-    size_t states = (size_t)pp_optimizer_moments(c->optimizer) * (floats - c->elsewhere);
+    size_t states = (size_t)pp_optimizer_moments(c->optimizer) * c->n_states;
     x->bytes.parameters += floats * sizeof(float);
     x->bytes.packed += packed;
     x->bytes.gradients += floats * sizeof(float);

@@ -271,6 +271,8 @@ static int run_forward(struct walk *w, struct exec_stage *st, const struct pp_ac
         PP_TRY(exec_input_gather(x, w->split, w->step, a->mb, in));
     const struct pp_pass pass = make_pass(w, a->mb);
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
+    if (w->split == PP_SPLIT_TRAIN && w->plan->frozen[a->stage])
+        PP_TRY(pp_chunk_gather(st->chunk, x->be, a->slot, a->mb == 0));
     if (st->output)
         PP_TRY(compute_loss(w, a->mb, out, x->sums[w->split],
                             w->split == PP_SPLIT_TRAIN && !a->recompute));
@@ -324,6 +326,8 @@ static int run_input_gradient(struct walk *w, struct exec_stage *st, const struc
     exec_action_end(x);
     st->held_b[a->gslot] = a->recv;
     PP_TRY(send_result(w, a));
+    if (w->plan->frozen[a->stage])
+        PP_TRY(return_slots(w, a, st->held_f[a->slot], a->recv));
     bool votes = a == w->last_i;
     return votes ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step)) : 0;
 }
@@ -455,7 +459,9 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
         if (a->op >= PP_OP_G)
             PP_TRY(run_tie(&w, a));
     }
-    for (int i = 0; i < x->zero.n && split == PP_SPLIT_TRAIN; i++)
-        PP_TRY(x->zero.buckets[i].after_ties ? exec_zero_post(x, &x->zero.buckets[i], t) : 0);
+    for (int i = 0; i < x->zero.n && split == PP_SPLIT_TRAIN; i++) {
+        const struct exec_bucket *b = &x->zero.buckets[i];
+        PP_TRY(b->after_ties || plan->frozen[b->stage] ? exec_zero_post(x, b, t) : 0);
+    }
     return 0;
 }

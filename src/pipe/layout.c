@@ -153,6 +153,8 @@ static int add_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool ful
     pp_assert(plan != NULL);
     bool train = kind == PP_PLAN_TRAIN,
          recompute = train && memchr(l->division.recompute, true, (size_t)l->n_virtual);
+    if (train && memchr(l->frozen, true, (size_t)l->n_virtual))
+        PP_TRY(pp_plan_freeze(plan, l->frozen));
     if (recompute)
         PP_TRY(pp_plan_add_recompute(plan, l->division.recompute));
     if (train && l->n_ties > 0)
@@ -329,6 +331,19 @@ static void cut_ties(struct pp_layout *l)
     }
 }
 
+/* Returns whether a node of stage s has weight gradients or, with `before`, whether a node of it or
+ * before it has. */
+static bool stage_trains(const struct pp_layout *l, int s, bool before)
+{
+    const struct pp_layer *layers = l->model->layers;
+    for (int i = layers[l->first[s]].first_node; i <= layers[l->last[s]].last_node; i++) {
+        const struct pp_node *n = &l->model->nodes[i];
+        if (before ? n->learns : n->trains)
+            return true;
+    }
+    return false;
+}
+
 static int fill_layout(struct pp_layout *l, const char **key)
 {
     struct pp_division *d = &l->division;
@@ -356,7 +371,8 @@ static int fill_layout(struct pp_layout *l, const char **key)
     size_t n = (size_t)l->n_virtual;
     l->first = pp_alloc(5 * n + (size_t)l->n_channels + 2 * (size_t)l->n_ties, sizeof(*l->first));
     l->ties = pp_alloc((size_t)l->n_ties, sizeof(*l->ties));
-    if (!l->first || !l->ties)
+    l->frozen = pp_alloc(n, sizeof(*l->frozen));
+    if (!l->first || !l->ties || !l->frozen)
         return PP_ERESOURCE;
     l->last = l->first + n;
     l->rank_of = l->last + n;
@@ -376,7 +392,9 @@ static int fill_layout(struct pp_layout *l, const char **key)
         l->first[s] = pp_division_first(d, s);
         l->last[s] = d->last[s];
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
-        d->recompute[s] = d->recompute[s] || (d->table && pp_plan_recomputes(d->table, s));
+        l->frozen[s] = !stage_trains(l, s, false);
+        d->recompute[s] = (d->recompute[s] && stage_trains(l, s, true)) ||
+                          (d->table && pp_plan_recomputes(d->table, s));
     }
     find_tie_stages(l);
     cut_ties(l);
@@ -417,6 +435,7 @@ void pp_layout_destroy(struct pp_layout **layout)
     pp_free(l->plans);
     pp_free(l->first);
     pp_free(l->ties);
+    pp_free(l->frozen);
     pp_free(l);
     *layout = NULL;
 }

@@ -24,6 +24,8 @@ int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
         built = together;
         together = NULL;
     }
+    if (memchr(l->frozen, true, (size_t)plan->n_virtual))
+        PP_TRY(pp_plan_freeze(built, l->frozen));
     if (memchr(l->division.recompute, true, (size_t)plan->n_virtual))
         PP_TRY(pp_plan_add_recompute(built, l->division.recompute));
     PP_TRY(plan->n_ties > 0 ? pp_plan_tie(built, plan->ties, plan->n_ties) : 0);

@@ -47,7 +47,8 @@ static bool average_times(struct pp_forecast *f, const struct pp_exec_times *tim
         f->stages.f[s] = mean_seconds(sum.ns[PP_OP_F], sum.n[PP_OP_F]);
         f->stages.i[s] = mean_seconds(sum.ns[PP_OP_I], sum.n[PP_OP_I]);
         f->stages.w[s] = mean_seconds(sum.ns[PP_OP_W], sum.n[PP_OP_W]);
-        seen = seen && sum.n[PP_OP_F] > 0 && sum.n[PP_OP_I] > 0 && sum.n[PP_OP_W] > 0;
+        seen = seen && sum.n[PP_OP_F] > 0 && sum.n[PP_OP_I] > 0 &&
+               (sum.n[PP_OP_W] > 0 || f->plan->frozen[s]);
     }
     for (int r = 0; r < l->stages; r++) {
         struct pp_exec_time sum = {0, 0};

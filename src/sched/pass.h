@@ -10,6 +10,7 @@
  *   lower     makes channels, messages, and send and recv of every action
  *   slots     chooses state, gradient and message slots
  *   prove     shows that no slot aliases and no ranks wait in a circle
+ *   freeze    pp_plan_freeze(): for a proved plan; lower, slots and proof follow
  *   recompute pp_plan_add_recompute(): for a proved plan; lower, slots and proof follow
  *   tie       pp_plan_tie(): for a proved plan, which is proved again
  *

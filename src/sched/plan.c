@@ -77,11 +77,12 @@ int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const in
     plan->state_slots = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->state_slots));
     plan->grad_slots = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->grad_slots));
     plan->shared = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->shared));
+    plan->frozen = pp_alloc((size_t)plan->n_virtual, sizeof(*plan->frozen));
     plan->ranks = pp_alloc((size_t)g->stages, sizeof(*plan->ranks));
 
     int rc = PP_ERESOURCE;
     if (plan->rank_of && plan->chunk_of && plan->state_slots && plan->grad_slots && plan->shared &&
-        plan->ranks)
+        plan->frozen && plan->ranks)
         rc = place_stages(plan, rank_of, placement);
     return pp_plan_hand_over(plan, rc, out);
 }
@@ -123,6 +124,7 @@ void pp_plan_destroy(struct pp_plan **plan)
     pp_free(p->state_slots);
     pp_free(p->grad_slots);
     pp_free(p->shared);
+    pp_free(p->frozen);
     pp_free(p->ties);
     pp_free(p->channels);
     pp_free(p->messages);

@@ -61,8 +61,10 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
     case PP_OP_R:
         return change_slot(plan, a, "state", state, n_state, a->slot, 0, mine);
     case PP_OP_I:
-        PP_TRY(change_slot(plan, a, "state", state, n_state, a->slot, mine, mine));
-        return change_slot(plan, a, "gradient", grad, n_grad, a->gslot, 0, mine);
+        PP_TRY(change_slot(plan, a, "state", state, n_state, a->slot, mine,
+                           plan->frozen[a->stage] ? 0 : mine));
+        return change_slot(plan, a, "gradient", grad, n_grad, a->gslot, 0,
+                           plan->frozen[a->stage] ? 0 : mine);
     case PP_OP_W:
         PP_TRY(change_slot(plan, a, "state", state, n_state, a->slot, mine, 0));
         return change_slot(plan, a, "gradient", grad, n_grad, a->gslot, mine, 0);

@@ -80,7 +80,7 @@ static int count_held_slots(const struct pp_plan *plan, const struct pp_rank_pla
         now += shared && (a->op == PP_OP_R || (f && !a->recompute));
         held[k] = now + (shared && f && a->recompute);
         most = held[k] > most ? held[k] : most;
-        now -= shared && (a->op == PP_OP_W || a->op == PP_OP_B);
+        now -= shared && pp_plan_releases(plan, a);
     }
     return most;
 }

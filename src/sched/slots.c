@@ -73,8 +73,8 @@ struct holder {
     struct pool *state_pool, *grad_pool; /* [V + 1]: one of each chunk, then the shared pool */
 };
 
-static void assign_action_slots(struct holder *h, struct pp_action *a, int chunk, int pool,
-                                size_t m)
+static void assign_action_slots(const struct pp_plan *plan, struct holder *h, struct pp_action *a,
+                                int chunk, int pool, size_t m)
 {
     size_t i = (size_t)chunk * m + (size_t)a->mb;
     struct pool *state = &h->state_pool[pool];
@@ -90,7 +90,7 @@ static void assign_action_slots(struct holder *h, struct pp_action *a, int chunk
     a->slot = h->state[i];
     if (a->op != PP_OP_F && a->op != PP_OP_R)
         a->gslot = h->grad[i];
-    if (a->op == PP_OP_W || a->op == PP_OP_B) {
+    if (pp_plan_releases(plan, a)) {
         a->first_w = a->mb == 0;
         pool_give(state, a->slot);
         pool_give(grad, a->gslot);
@@ -114,7 +114,8 @@ static void assign_rank_slots(struct pp_plan *plan, int rank, struct holder *h)
     for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
         struct pp_action *a = &plan->ranks[rank].actions[k];
         int chunk = plan->chunk_of[a->stage];
-        assign_action_slots(h, a, chunk, plan->shared[a->stage] ? plan->geometry.chunks : chunk, m);
+        assign_action_slots(plan, h, a, chunk,
+                            plan->shared[a->stage] ? plan->geometry.chunks : chunk, m);
         int *states = &plan->state_slots[a->stage], *grads = &plan->grad_slots[a->stage];
         *states = a->slot < *states ? *states : a->slot + 1;
         *grads = a->gslot < *grads ? *grads : a->gslot + 1;
@@ -175,7 +176,7 @@ static void free_messages(void *ctx, int rank, int k, int64_t mid, int64_t end)
     }
     if (a->op == PP_OP_I || a->op == PP_OP_B)
         free_at_least(f, pp_plan_message(f->plan, out, a->mb), mid);
-    if (a->op == PP_OP_W || a->op == PP_OP_B) {
+    if (pp_plan_releases(f->plan, a)) {
         free_at_least(f, pp_plan_message(f->plan, in, a->mb), end);
         free_at_least(f, pp_plan_message(f->plan, out + 1, a->mb), end);
     }

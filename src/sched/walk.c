@@ -109,7 +109,6 @@ static int receiving_rank(const struct pp_plan *plan, const struct pp_action *a)
 static void run_in_slots(struct pp_walk *w, int r)
 {
     const struct pp_rank_plan *list = &w->plan->ranks[r];
-    bool train = w->plan->kind == PP_PLAN_TRAIN;
 
     for (; w->at[r] < list->n_actions; w->at[r]++) {
         const struct pp_action *a = &list->actions[w->at[r]];
@@ -127,7 +126,7 @@ static void run_in_slots(struct pp_walk *w, int r)
             w->there[a->send] = true;
             wake_rank(w, receiving_rank(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
-        if (!train || a->op == PP_OP_W || a->op == PP_OP_B) {
+        if (pp_plan_releases(w->plan, a)) {
             release_mb(w, 2 * (a->stage - 1), a->mb);
             release_mb(w, 2 * a->stage + 1, a->mb); /* a forward-only plan has no such channel */
         }

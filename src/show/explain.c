@@ -298,6 +298,22 @@ static double make_stages(const struct pp_explained *e, struct stage_row *rows)
     return total / (largest * l->n_virtual);
 }
 
+/* Prints which stages have no weight gradients. */
+static void print_frozen(const struct pp_layout *l, FILE *f)
+{
+    const struct pp_plan *plan = l->plans[0].plan;
+    char stages[256] = "";
+    int n = 0;
+    for (int s = 0; s < l->n_virtual; s++) {
+        if (!plan->frozen[s])
+            continue;
+        pp_text_add(stages, sizeof(stages), "%s%d", n > 0 ? ", " : "", s);
+        n++;
+    }
+    if (n > 0)
+        fprintf(f, "  (stage%s %s: all layers frozen, so there is no W)\n", pp_plural(n), stages);
+}
+
 static int print_stages(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
@@ -313,6 +329,7 @@ static int print_stages(const struct pp_explained *e, FILE *f)
                 l->value_bytes < sizeof(float) ? " in bf16" : "");
     for (int i = 0; i < l->n_ties; i++)
         print_tie(l, i, f);
+    print_frozen(l, f);
     return 0;
 }
 

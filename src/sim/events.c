@@ -115,7 +115,7 @@ static void trace_action(const struct events *e, struct walk *w, int k)
                         leaves_late ? last_ns(e, first, end) : last_ns(e, start, first));
     }
     bool takes = (a->op == PP_OP_F && !a->recompute) || a->op == PP_OP_R;
-    if (d->plan->kind == PP_PLAN_TRAIN && (takes || a->op == PP_OP_W || a->op == PP_OP_B))
+    if (d->plan->kind == PP_PLAN_TRAIN && (takes || pp_plan_releases(d->plan, a)))
         put_live(e, w, a, takes ? 1 : -group, end);
     w->now = end;
 }

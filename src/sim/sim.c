@@ -201,7 +201,7 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
 {
     const struct pp_action *a = &s->plan->ranks[rank].actions[k];
     struct pp_sim_result *res = s->result;
-    bool lets_go = s->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
+    bool lets_go = pp_plan_releases(s->plan, a);
 
     if (a->recv >= 0)
         lane_drop(&s->lanes[channel_in(s, a)]);

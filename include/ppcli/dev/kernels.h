@@ -198,7 +198,7 @@ struct pp_batch_norm_backward_input {
 };
 
 /*
- * Adds sums to dgamma and dbeta, and the batch's statistics for the running ones: stat_mean[C] += n
+ * Adds sums to dgamma and dbeta, unless sums is NULL, and the batch's statistics for the running ones: stat_mean[C] += n
  * * mean, stat_n[1] += n, n = B*P; and stat_squares[C], of distances from the mean of everything
  * added so far: += n * var + (mean - mean before)^2 * n * n before / (n + n before). So large means
  * cause no cancellation (Chan, Golub, LeVeque 1979).

@@ -90,7 +90,9 @@ struct pp_chunk {
     size_t elsewhere; /* see spec */
     struct pp_chunk_sizes sizes;
     float *params, *grads;              /* [n_floats] each, in the arena */
-    float *opt_m, *opt_v;               /* [n_floats - spec.elsewhere] or NULL */
+    size_t n_states;                    /* floats of opt_m and of opt_v: n_floats - spec.elsewhere;
+                                           0: no parameter learns */
+    float *opt_m, *opt_v;               /* [n_states] or NULL */
     float *packed;                      /* the backend's copy of the weights, or NULL */
     float *scratch;                     /* of the pass in progress, or NULL */
     size_t unread;                      /* place in scratch where a pass with `recompute` writes
@@ -218,6 +220,10 @@ int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, c
 /* W: does what pp_chunk_backward_weight() does, but only for the layers `from` to `to`. */
 int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
                              const int *gslots, bool first, int from, int to);
+
+/* What a stage without W does right after F in a step: adds the statistics of the micro-batch to
+ * grads, or overwrites grads if `first`. No node of the chunk may train. */
+int pp_chunk_gather(struct pp_chunk *c, struct pp_backend *be, int slot, bool first);
 
 /* Return the number of parameters of the chunk, and the offset of each (canonical order). */
 int pp_chunk_param_count(const struct pp_chunk *c);

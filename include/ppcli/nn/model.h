@@ -217,6 +217,10 @@ struct pp_node_op {
     int (*backward_weight)(const struct pp_node *n, struct pp_backend *be, int n_parts,
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads);
+    /* Does the part of backward_weight that fills the gradients of buffers, for a node that does not
+     * train. */
+    int (*gather)(const struct pp_node *n, struct pp_backend *be, int n_parts,
+                  const struct pp_weight_part *parts, float beta, float *grads);
     /* Called in the order of enum pp_merging; own[merge_floats()]. */
     size_t (*merge_floats)(const struct pp_node *n);
     int (*merge)(const struct pp_node *n, struct pp_backend *be, enum pp_merging what, float *grads,
@@ -251,7 +255,7 @@ struct pp_node {
     struct pp_shape in, out;       /* shapes of x[0], if there is one, and of y */
     bool wants_dx[PP_NODE_INPUTS]; /* a node before that input trains */
     bool shared[PP_NODE_INPUTS];   /* that input has other readers */
-    bool trains;                   /* has parameters that are not frozen */
+    bool trains;                   /* has parameters that the optimizer changes */
     bool learns;                   /* the gradient of y is needed */
     bool one_row; /* y is the same for every sample, and memory has it once, whatever pass->rows is;
                      all inputs are such values, too. Its gradient has rows as any other. Never the

@@ -40,6 +40,7 @@ struct pp_layout {
     int *first, *last; /* [n_virtual] first and last layer of each virtual stage; `first` begins the
                           one block of all arrays below, owned */
     int *rank_of;      /* [n_virtual] pipeline rank */
+    bool *frozen;      /* [n_virtual] no parameter of the stage is trained; owned */
     int max_rows;      /* rows of the largest micro-batch, in training and evaluation */
     int logits_rows;   /* positions whose logits are in memory at once; 0: all positions of a
                           micro-batch */

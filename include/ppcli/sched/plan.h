@@ -18,8 +18,8 @@
  * executor runs it, the simulator times it, the printer shows it.
  *
  * Passes: generate (schedule) -> check order -> coalesce (groups of W, if asked for) -> lower
- * (messages) -> slots -> prove (no deadlock). If forward passes are recomputed: recompute -> lower
- * and all later passes. For a model with tied tensors: tie -> prove.
+ * (messages) -> slots -> prove (no deadlock). If stages are frozen: freeze -> lower and all later
+ * passes. If forward passes are recomputed: recompute -> lower and all later passes. For a model with tied tensors: tie -> prove.
  *
  * Executor semantics, which the proof models, for action a of a rank, in order:
  *   F  wait for message a.recv (if >= 0); take the slot of message a.send (wait until its last
@@ -34,6 +34,7 @@
  *      this stage's own output in the slot that its F sent (the derivative of the activation);
  *      after I the sender does not use it any more.
  *   W  compute; release both messages held since F and I, the state slot and the gradient slot.
+ *      A stage with plan.frozen has no W: its I releases all of this when it is done.
  *   B  as I immediately followed by W: a.send is posted after the I half, before the W half.
  *   W of a group (geometry.coalesce > 1): the W of micro-batches 0..k-1 of a stage are adjacent,
  *      so are those of k..2k-1 and so on: pp_plan_together(). They may be computed as one sum, and
@@ -150,7 +151,15 @@ struct pp_plan {
     /* [n_virtual] recomputed stages: those of a rank number their slots together, so that slots
      * k of two stages may use the same memory */
     bool *shared;
+    bool *frozen; /* [n_virtual] stages without W; see pp_plan_freeze() */
 };
+
+/* Returns whether an action releases the messages and slots of its micro-batch in its stage. */
+static inline bool pp_plan_releases(const struct pp_plan *plan, const struct pp_action *a)
+{
+    return plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B ||
+           (a->op == PP_OP_I && plan->frozen[a->stage]);
+}
 
 /*
  * Builds and proves a plan. An impossible geometry gives PP_ECONFIG (with the schedule's reason); a
@@ -210,6 +219,13 @@ int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
  * PP_ERESOURCE, PP_EFORMAT; the plan is then to be destroyed.
  */
 int pp_plan_add_recompute(struct pp_plan *plan, const bool *stages);
+/*
+ * Removes the W of the virtual stages s with stages[s], which have no weight gradients, from a
+ * proved training plan without ties and R; a B becomes an I. A stage whose F or I do not ascend
+ * keeps its W, which then computes nothing. Slots are counted and everything is proved again.
+ * Errors: PP_ERESOURCE, PP_EFORMAT; the plan is then to be destroyed.
+ */
+int pp_plan_freeze(struct pp_plan *plan, const bool *stages);
 /* Returns whether virtual stage s is recomputed (has an R). */
 bool pp_plan_recomputes(const struct pp_plan *plan, int s);
 

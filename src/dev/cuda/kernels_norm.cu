@@ -389,8 +389,10 @@ __global__ void batch_norm_sums(const __grid_constant__ struct cuda_norms all)
         double var = 1 / (rstd * rstd) - (double)w.eps, old = adds ? (double)*w.stat_n : 0;
         double far = old > 0 && n > 0 ? mean - (double)w.stat_mean[c] / old : 0;
         double between = old > 0 ? far * far * old * n / (old + n) : 0;
-        add_to(w.dgamma + c, adds, (double)w.sums[w.C + c]);
-        add_to(w.dbeta + c, adds, (double)w.sums[c]);
+        if (w.sums) {
+            add_to(w.dgamma + c, adds, (double)w.sums[w.C + c]);
+            add_to(w.dbeta + c, adds, (double)w.sums[c]);
+        }
         add_to(w.stat_mean + c, adds, n * mean);
         add_to(w.stat_squares + c, adds, n * (var < 0 ? 0 : var) + between);
     }

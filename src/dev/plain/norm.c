@@ -96,9 +96,9 @@ int plain_batch_norm_backward_weight(struct pp_backend *be,
         double var = 1 / (rstd * rstd) - a->eps, old = a->beta != 0 ? *a->stat_n : 0;
         double far = old > 0 && n > 0 ? mean - a->stat_mean[c] / old : 0;
         double squares = n * (var < 0 ? 0 : var) + (old > 0 ? far * far * old * n / (old + n) : 0);
-        double more[] = {a->sums[C + c], a->sums[c], n * mean, squares};
-        float *to[] = {a->dgamma, a->dbeta, a->stat_mean, a->stat_squares};
-        for (int k = 0; k < 4; k++)
+        double more[] = {n * mean, squares, a->sums ? a->sums[C + c] : 0, a->sums ? a->sums[c] : 0};
+        float *to[] = {a->stat_mean, a->stat_squares, a->dgamma, a->dbeta};
+        for (int k = 0; k < (a->sums ? 4 : 2); k++)
             to[k][c] = (float)((a->beta != 0 ? (double)to[k][c] : 0) + more[k]);
     }
     *a->stat_n = (float)((a->beta != 0 ? (double)*a->stat_n : 0) + n);

@@ -62,27 +62,35 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
                                                    .d_residual = at->dx[1]});
 }
 
-static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
-                           const struct pp_weight_part *parts, float beta, float *scratch,
-                           float *grads)
+/* Adds the statistics of micro-batches and, if the node trains, the gradients of weight and bias. */
+static int add_sums(const struct pp_node *n, struct pp_backend *be, int n_parts,
+                    const struct pp_weight_part *parts, float beta, float *grads)
 {
     size_t C = channels_of(n);
     for (int i = 0; i < n_parts; i++) {
         PP_TRY(pp_backend_batch_norm_backward_weight(
-            be, &(struct pp_batch_norm_backward_weight){.B = parts[i].B,
-                                                        .P = pixels_of(n),
-                                                        .C = (int)C,
-                                                        .eps = n->norm.eps,
-                                                        .keep = parts[i].keep,
-                                                        .sums = parts[i].grad_keep,
-                                                        .beta = i > 0 ? 1 : beta,
-                                                        .dgamma = grads,
-                                                        .dbeta = grads + C,
-                                                        .stat_mean = grads + 2 * C,
-                                                        .stat_squares = grads + 3 * C,
-                                                        .stat_n = grads + 4 * C}));
+            be,
+            &(struct pp_batch_norm_backward_weight){.B = parts[i].B,
+                                                    .P = pixels_of(n),
+                                                    .C = (int)C,
+                                                    .eps = n->norm.eps,
+                                                    .keep = parts[i].keep,
+                                                    .sums = n->trains ? parts[i].grad_keep : NULL,
+                                                    .beta = i > 0 ? 1 : beta,
+                                                    .dgamma = grads,
+                                                    .dbeta = grads + C,
+                                                    .stat_mean = grads + 2 * C,
+                                                    .stat_squares = grads + 3 * C,
+                                                    .stat_n = grads + 4 * C}));
     }
     return 0;
+}
+
+static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
+                           const struct pp_weight_part *parts, float beta, float *scratch,
+                           float *grads)
+{
+    return add_sums(n, be, n_parts, parts, beta, grads);
 }
 
 static size_t count_merge_floats(const struct pp_node *n)
@@ -127,6 +135,7 @@ const struct pp_node_op op_batch_norm = {
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
+    .gather = add_sums,
     .merge_floats = count_merge_floats,
     .merge = merge,
     .commit = commit,
