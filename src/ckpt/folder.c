@@ -107,6 +107,63 @@ static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *
     return 0;
 }
 
+/* Returns the step of the checkpoint to which PP_CKPT_BEST points; -1 if there is no such link. */
+static int64_t find_best(const char *dir)
+{
+    char path[PP_PATH_MAX], name[NAME_BYTES];
+    int64_t step = -1;
+    if (pp_path_format(path, "%s/" PP_CKPT_BEST, dir) < 0) {
+        pp_error_clear(); /* then nobody could make the link either */
+        return -1;
+    }
+    ssize_t n = readlink(path, name, sizeof(name) - 1);
+    name[n > 0 ? n : 0] = '\0';
+    return name_is_step(name, &step) ? step : -1;
+}
+
+static int remove_best_link(const struct pp_io *io, const char *dir)
+{
+    char path[PP_PATH_MAX];
+    struct stat st;
+    PP_TRY(pp_path_format(path, "%s/" PP_CKPT_BEST, dir));
+    PP_TRY(pp_path_stat(path, false, &st));
+    return S_ISLNK(st.st_mode) ? pp_io_unlink(io, path) : 0;
+}
+
+int pp_ckpt_mark_best(const struct pp_io *io, const char *dir, int64_t step, bool *out_marked)
+{
+    char name[NAME_BYTES], path[PP_PATH_MAX], temp[PP_PATH_MAX], link[PP_PATH_MAX];
+    struct stat st = {0};
+    name_step(name, step);
+    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
+    PP_TRY(step >= 0 ? pp_path_stat(path, true, &st) : 0);
+    bool is_there = S_ISDIR(st.st_mode);
+    if (out_marked)
+        *out_marked = is_there;
+    if (!is_there)
+        return remove_best_link(io, dir);
+    if (find_best(dir) == step)
+        return 0;
+    /* under a name that pp_ckpt_sweep() removes if this process is killed before the rename */
+    PP_TRY(folder_trash_path(dir, step, temp));
+    PP_TRY(pp_path_format(link, "%s/" PP_CKPT_BEST, dir));
+    PP_TRY(folder_remove(io, temp));
+    if (symlink(name, temp) != 0)
+        return pp_fail_errno(0, "cannot make the link %s", link);
+    PP_TRY(pp_io_rename(io, temp, link));
+    return pp_io_sync_dir(io, dir);
+}
+
+/* Takes a step out of steps[n]. Returns how many are left. */
+static int leave_out_step(int64_t *steps, int n, int64_t step)
+{
+    int left = 0;
+    for (int i = 0; i < n; i++)
+        if (steps[i] != step)
+            steps[left++] = steps[i];
+    return left;
+}
+
 /* Reduces steps[*n] to the steps that are folders or links: a file with a step's name belongs to
  * the user and is not removed. */
 static int keep_folders(const char *dir, int64_t *steps, int *n)
@@ -140,7 +197,7 @@ static void announce_removal(const char *dir, const int64_t *steps, int n, int64
 }
 
 /* Removes checkpoints. If keep < 0: all that are newer than `step`. Otherwise: those after step
- * `since` and not newer than `step`, except the newest `keep`. */
+ * `since` and not newer than `step`, except the newest `keep` and the best one. */
 static int remove_checkpoints(const struct pp_io *io, const char *dir, int keep, int64_t since,
                               int64_t step)
 {
@@ -155,7 +212,13 @@ static int remove_checkpoints(const struct pp_io *io, const char *dir, int keep,
     int first = keep < 0 ? 0 : newer + keep, end = keep < 0 ? newer : n;
     if (keep < 0 && step >= 0 && newer > 0)
         announce_removal(dir, steps, newer, step);
-    return first < end ? remove_steps(io, dir, steps + first, end - first) : 0;
+    int64_t best = find_best(dir);
+    int count = first < end ? end - first : 0;
+    if (keep >= 0 && best >= 0)
+        count = leave_out_step(steps + first, count, best);
+    else if (best > step)
+        PP_TRY(remove_best_link(io, dir)); /* its checkpoint goes */
+    return count > 0 ? remove_steps(io, dir, steps + first, count) : 0;
 }
 
 int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t since, int64_t step)

@@ -235,7 +235,8 @@ static void check_needs(struct pp_config *cfg)
 }
 
 /* Checks that the keys of the learning rate agree: warm-up is given in steps or in epochs, and not
- * in steps if lr_by = epoch, and lr_schedule = multistep has milestones. */
+ * in steps if lr_by = epoch; lr_schedule = multistep has milestones, wsd has decay_steps; and
+ * lr_floor is not above lr. */
 static void check_learning_rate(struct pp_config *cfg)
 {
     static const char *const warm[] = {"train.warmup_steps", "train.warmup_epochs", "train.lr_by",
@@ -252,6 +253,15 @@ static void check_learning_rate(struct pp_config *cfg)
     if (keys_are_good(cfg, falls) && cfg->train.lr_schedule == PP_LR_MULTISTEP &&
         cfg->train.lr_milestones.n == 0)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
+    static const char *const decay[] = {"train.decay_steps", "train.lr_schedule", NULL};
+    if (keys_are_good(cfg, decay) && cfg->train.lr_schedule == PP_LR_WSD &&
+        cfg->train.decay_steps == 0)
+        blame(cfg, decay,
+              "wsd changes nothing without train.decay_steps, such as a tenth of the run's steps");
+    static const char *const floors[] = {"train.lr_floor", "train.lr", "train.lr_schedule", NULL};
+    if (keys_are_good(cfg, floors) && cfg->train.lr_floor > cfg->train.lr &&
+        !conf_unmet_need(cfg, conf_option(option_index(floors[0]))))
+        blame(cfg, floors, "lr_floor is above lr, so the learning rate cannot fall to it");
 }
 
 /* Checks that muon can run: it has no bf16 products, and muon_lr needs an lr above 0. */

@@ -94,6 +94,11 @@ int pp_dataset_check_keys(struct pp_config *cfg)
                                "data.shape has no effect with data.dataset = %s, only with "
                                "synthetic, csv, idx and npy",
                                ops->info.name);
+    if (!cfg->data.shuffle && ops->info.windows && !ops->info.pairs)
+        rc = pp_config_problem(cfg, "data.shuffle",
+                               "data.shuffle = off has no effect with data.dataset = %s, whose "
+                               "windows begin at random places; leave it out",
+                               ops->info.name);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         bool optional = keys[i].of == PP_KEYS_TABLES && ops->keys == PP_KEYS_FILES;
         bool ours = keys[i].of == ops->keys, set = keys[i].value[0] != '\0';

@@ -27,6 +27,7 @@ int pp_loader_shape(int n, int batch_size, int replicas, int replica, int microb
     }
     pp_assert(replica >= 0 && replica < replicas);
     *out = (struct pp_loader){.n = n,
+                              .all = n,
                               .batch_size = batch_size,
                               .replicas = replicas,
                               .replica = replica,
@@ -77,10 +78,10 @@ void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch)
     if (ld->starts > 0)
         return;
     if (ld->shuffle) {
-        pp_rng_permutation(ld->seed, pp_rng_stream("shuffle", epoch), (uint32_t)ld->n, ld->order);
+        pp_rng_permutation(ld->seed, pp_rng_stream("shuffle", epoch), (uint32_t)ld->all, ld->order);
         return;
     }
-    for (int i = 0; i < ld->n; i++)
+    for (int i = 0; i < ld->all; i++)
         ld->order[i] = (uint32_t)i;
 }
 

@@ -1,13 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes the arguments of loss and optimizer of a step: a pure function of the config and the
+/* Computes the learning rate, and the arguments of loss and optimizer of a step: a pure function of the config and the
  * step. */
 #include "ppcli/nn/chunk.h"
 
 #include <math.h>
 
+/* Returns which part of the fall of lr_schedule = wsd is left. Numbers of steps are in units. */
+static double decay_left(const struct pp_config *cfg, int64_t now, int64_t total, int64_t unit)
+{
+    int64_t decay = (cfg->train.decay_steps + unit - 1) / unit, before = total - decay;
+    double done = now - 1 <= before ? 0 : fmin(1, (double)(now - 1 - before) / (double)decay);
+    return 1 - (cfg->train.decay_shape == PP_DECAY_SQRT ? sqrt(done) : done);
+}
+
+double pp_lr_after_falls(const struct pp_config *cfg, double lr, int64_t falls)
+{
+    for (int64_t i = 0; i < falls; i++)
+        lr = fmin(lr, fmax(lr * cfg->train.lr_gamma, cfg->train.lr_floor));
+    return lr;
+}
+
 double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps, int64_t epoch_steps)
 {
-    double lr = cfg->train.lr;
+    double lr = cfg->train.lr, floor = cfg->train.lr_floor;
     const struct pp_numbers *milestones = &cfg->train.lr_milestones;
     bool by_epoch = cfg->train.lr_by == PP_LR_BY_EPOCH;
     int64_t unit = by_epoch ? epoch_steps : 1; /* steps per unit: 1, or those of an epoch */
@@ -24,11 +39,14 @@ double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps, 
         done = fmin(1, (double)(now - 1 - warmup) / (double)(total - warmup));
     switch (cfg->train.lr_schedule) {
     case PP_LR_CONSTANT:
+    case PP_LR_PLATEAU: /* falls by results, see pp_lr_after_falls() */
         break;
     case PP_LR_LINEAR:
-        return lr * (1 - done);
+        return floor + (lr - floor) * (1 - done);
     case PP_LR_COSINE:
-        return lr * 0.5 * (1 + cos(M_PI * done));
+        return floor + (lr - floor) * 0.5 * (1 + cos(M_PI * done));
+    case PP_LR_WSD:
+        return floor + (lr - floor) * decay_left(cfg, now, total, unit);
     case PP_LR_MULTISTEP:
         for (int i = 0; i < milestones->n && milestones->at[i] < now; i++)
             lr *= cfg->train.lr_gamma;

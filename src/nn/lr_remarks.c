@@ -33,10 +33,9 @@ __attribute__((format(printf, 2, 3))) static void add_remark(struct review *r, c
 
 static const char *schedule_name(const struct pp_config *cfg)
 {
-    static const char *const names[] = {[PP_LR_CONSTANT] = "constant",
-                                        [PP_LR_LINEAR] = "linear",
-                                        [PP_LR_COSINE] = "cosine",
-                                        [PP_LR_MULTISTEP] = "multistep"};
+    static const char *const names[] = {
+        [PP_LR_CONSTANT] = "constant",   [PP_LR_LINEAR] = "linear", [PP_LR_COSINE] = "cosine",
+        [PP_LR_MULTISTEP] = "multistep", [PP_LR_WSD] = "wsd",       [PP_LR_PLATEAU] = "plateau"};
     return names[cfg->train.lr_schedule];
 }
 
@@ -77,7 +76,7 @@ static void review_fall(struct review *r)
 {
     const char *name = schedule_name(r->cfg);
     long long length = r->cfg->train.lr_steps;
-    int64_t after = r->fall * r->unit + 1; /* the first step with rate 0 */
+    int64_t after = r->fall * r->unit + 1; /* the first step with the least rate */
     double top = rate_at(r, r->warmup * r->unit + 1), last = rate_at(r, r->span.total);
     if (r->run <= r->warmup)
         return; /* review_warmup() has reported it */
@@ -87,7 +86,7 @@ static void review_fall(struct review *r)
                    "has no effect: the learning rate stays %.4g; use 0, for the whole run, or more "
                    "than the warm-up",
                    length, (long long)r->warmup, r->units, name, top);
-    } else if (r->fall < r->run) {
+    } else if (r->fall < r->run && is_zero(last)) {
         int64_t first = after > r->span.done + 1 ? after : r->span.done + 1;
         add_remark(
             r,
@@ -107,6 +106,18 @@ static void review_fall(struct review *r)
                    "%.4g; use 0, for the whole run",
                    length, (long long)r->span.total, name, top, last);
     }
+}
+
+/* Adds a remark about lr_schedule = wsd whose fall does not fit the run. */
+static void review_decay(struct review *r)
+{
+    int64_t decay = (r->cfg->train.decay_steps + r->unit - 1) / r->unit;
+    int64_t stable = r->fall - r->warmup - decay;
+    if (r->run > r->warmup && stable < 0)
+        add_remark(r,
+                   "train.decay_steps = %lld: with the warm-up that is more than the %lld steps of "
+                   "the schedule, so no part of it is stable; use less, or lr_schedule = linear",
+                   (long long)r->cfg->train.decay_steps, (long long)(r->fall * r->unit));
 }
 
 static void review_milestones(struct review *r)
@@ -176,7 +187,9 @@ static void print_rates(const struct review *r)
         snprintf(text, PP_LR_REMARK_BYTES, "learning rate: %.4g in every step", r->cfg->train.lr);
         return;
     }
-    snprintf(text, PP_LR_REMARK_BYTES, "learning rate: ");
+    snprintf(text, PP_LR_REMARK_BYTES,
+             r->cfg->train.lr_schedule == PP_LR_PLATEAU ? "learning rate, if it does not fall: "
+                                                        : "learning rate: ");
     for (int i = 0; i < 3; i++) {
         if (i == 0 || at[i] > at[i - 1])
             pp_text_add(text, PP_LR_REMARK_BYTES, "%s%.4g at step %lld", i > 0 ? ", " : "",
@@ -214,6 +227,8 @@ void pp_lr_remark(const struct pp_config *cfg, const struct pp_lr_span *span,
     review_warmup(&r);
     if (cfg->train.lr_schedule == PP_LR_LINEAR || cfg->train.lr_schedule == PP_LR_COSINE)
         review_fall(&r);
+    if (cfg->train.lr_schedule == PP_LR_WSD)
+        review_decay(&r);
     if (cfg->train.lr_schedule == PP_LR_MULTISTEP && cfg->train.lr_milestones.n > 0)
         review_milestones(&r);
     review_zeros(&r);

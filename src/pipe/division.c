@@ -10,9 +10,12 @@
 
 struct pp_training pp_training_of(const struct pp_config *cfg, int train_n, int test_n)
 {
+    int batch = cfg->train.batch_size;
+    int dropped = cfg->data.drop_last && train_n > batch ? train_n % batch : 0;
     return (struct pp_training){.backend = pp_backend_choice_of(cfg),
-                                .batch = cfg->train.batch_size,
-                                .train_n = train_n,
+                                .batch = batch,
+                                .train_n = train_n - dropped,
+                                .train_all = train_n,
                                 .test_n = test_n,
                                 .logits_rows = cfg->model.logits_rows,
                                 .clips = cfg->train.clip_norm > 0,

@@ -71,11 +71,12 @@ static int open_loaders(struct pp_exec *x)
     const struct pp_config *cfg = x->cfg;
     for (int split = 0; split < 2; split++) {
         bool train = split == PP_SPLIT_TRAIN;
-        int n = train ? l->train_n : l->test_n;
+        int n = train ? l->training.train_all : l->test_n;
         if (n > 0) {
             PP_TRY(pp_loader_create(n, l->training.batch, l->replicas, x->replica,
-                                    l->division.microbatches, train, cfg->train.seed,
-                                    &x->loader[split]));
+                                    l->division.microbatches, train && cfg->data.shuffle,
+                                    cfg->train.seed, &x->loader[split]));
+            x->loader[split]->n = train ? l->train_n : n;
             if (train && x->data[split] && x->data[split]->starts > 0)
                 pp_loader_windows(x->loader[split], x->data[split]->starts);
         }

@@ -74,7 +74,7 @@ int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool fi
     in->window = brings ? inputs + (info->pairs ? inputs : 1) : 0;
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *ds = x->data[split];
-        size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
+        size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->training.train_all : l->test_n);
         bool made = pp_ahead_makes(x->cfg, (enum pp_split)split) && !in->device_moves;
         PP_TRY(place_split(x, a, copies && !windows, ds ? ds->images : NULL, first && !made ? n : 0,
                            inputs * bytes, &in->images[split]));

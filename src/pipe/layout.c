@@ -206,7 +206,7 @@ static int check_norm_rows(const struct pp_layout *l, const char **key)
             continue;
         char instead[96] = "a larger train.batch_size";
         if (rows < batch && rows < all)
-            snprintf(instead, sizeof(instead), "data.train_samples = %d", all - rows);
+            snprintf(instead, sizeof(instead), "data.drop_last = on");
         else if (rows / l->replicas >= n->norm.least_rows)
             snprintf(instead, sizeof(instead), "at most pipeline.microbatches = %d",
                      rows / l->replicas / n->norm.least_rows);
@@ -417,6 +417,7 @@ int pp_layout_create(const struct pp_model *model, const struct pp_division *div
                             .train_n = training->train_n,
                             .test_n = training->test_n};
     l->training.backend.threads = division->threads;
+    l->training.train_all = PP_MAX(training->train_all, training->train_n);
     *key = "pipeline.schedule";
     PP_TRY_UNDO(fill_layout(l, key), pp_layout_destroy(&l));
     l->division.table = NULL; /* table and ticks need not outlive this call */

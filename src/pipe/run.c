@@ -98,10 +98,18 @@ bool pp_run_keeps_bits(const struct pp_run *run, const char *key)
     return strcmp(key, "data.test_samples") == 0 || strcmp(key, "model.init") == 0;
 }
 
+/* Returns the steps of an epoch of train_n samples. */
+static int64_t epoch_steps(const struct pp_config *cfg, int train_n)
+{
+    int64_t batch = cfg->train.batch_size;
+    return cfg->data.drop_last && train_n >= batch ? train_n / batch
+                                                   : (train_n + batch - 1) / batch;
+}
+
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n)
 {
-    int64_t batch = cfg->train.batch_size, most = cfg->train.max_steps;
-    int64_t all = (train_n + batch - 1) / batch * cfg->train.epochs;
+    int64_t most = cfg->train.max_steps;
+    int64_t all = epoch_steps(cfg, train_n) * cfg->train.epochs;
     return most > 0 && most < all ? most : all;
 }
 
@@ -131,7 +139,7 @@ void pp_run_lr_remark(const struct pp_run *run, int64_t done, struct pp_lr_remar
 int pp_run_meet_every(const struct pp_config *cfg, int train_n)
 {
     int64_t total = pp_run_steps(cfg, train_n), part = total / PP_RUN_RECORDS;
-    int64_t batch = cfg->train.batch_size, epoch = (train_n + batch - 1) / batch;
+    int64_t epoch = epoch_steps(cfg, train_n);
     bool folder = cfg->run.dir[0] != '\0';
     const int64_t marks[] = {total, cfg->run.log_every, folder ? cfg->checkpoint.every : 0,
                              folder && cfg->run.log_every == 0 ? part > 0 ? part : 1 : 0};
@@ -174,6 +182,30 @@ static int check_message_sizes(const struct pp_run *run)
     return 0;
 }
 
+/* Checks that there are a batch to train on and a test that decides what the config lets a test
+ * decide. */
+static int check_samples(struct pp_config *cfg, int train_n, int test_n)
+{
+    enum pp_metric best = cfg->checkpoint.best;
+    bool plateau = cfg->train.lr_schedule == PP_LR_PLATEAU;
+    const char *key = best != PP_METRIC_OFF ? "checkpoint.best"
+                      : plateau             ? "train.lr_schedule"
+                                            : "train.patience";
+    if (cfg->data.drop_last && train_n < cfg->train.batch_size) {
+        return pp_config_problem(cfg, "data.drop_last",
+                                 "data.drop_last leaves no batch of train.batch_size = %d: there "
+                                 "are %d training samples; use a batch size of %d or less",
+                                 cfg->train.batch_size, train_n, train_n);
+    }
+    if (test_n > 0 || best == PP_METRIC_TRAIN_LOSS ||
+        (best == PP_METRIC_OFF && !plateau && cfg->train.patience == 0))
+        return 0;
+    return pp_config_problem(cfg, key,
+                             "%s goes by the results of tests, and data.dataset = %s has no test "
+                             "samples; use checkpoint.best = train_loss",
+                             key, cfg->data.dataset);
+}
+
 static int create_layout(struct pp_run *run, int train_n, int test_n)
 {
     const char *key = "pipeline.schedule";
@@ -199,6 +231,7 @@ static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct p
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
+    PP_TRY(check_samples(cfg, train_n, test_n));
     PP_TRY(create_layout(run, train_n, test_n));
     PP_TRY(check_message_sizes(run));
     return need == PP_RUN_REAL ? pp_backend_resolve(cfg->run.backend, &run->backend) : 0;

@@ -207,7 +207,7 @@ static uint64_t data_bytes(const struct pp_space *spec)
 {
     const struct pp_config *cfg = spec->cfg;
     uint64_t sample = pp_run_sample_bytes(cfg, spec->model);
-    uint64_t rows = (uint64_t)spec->training.train_n + (uint64_t)spec->training.test_n;
+    uint64_t rows = (uint64_t)spec->training.train_all + (uint64_t)spec->training.test_n;
     int readers = cfg->run.launch == PP_LAUNCH_MPIRUN ? cfg->pipeline.replicas : 1;
     return sample > 0 ? rows * (sample + 1) * (uint64_t)readers : 0;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -143,7 +144,7 @@ static int write_environment(const struct pp_metrics *m, struct pp_json *j,
     pp_json_bool(j, "exact", cfg->train.exact);
     pp_json_int(j, "coalesce", l->coalesce);
     pp_json_int(j, "parameters", (int64_t)pp_model_floats(m->run->model));
-    pp_json_int(j, "train_samples", l->train_n);
+    pp_json_int(j, "train_samples", l->training.train_all);
     pp_json_int(j, "test_samples", l->test_n);
     pp_json_int(j, "total_steps", m->from.total_steps);
     seats_json(m->run, m->from.graphs, j);
@@ -162,7 +163,8 @@ static void announce_run(const struct pp_metrics *m, const struct pp_backend *be
                  l->ranks > 1 ? " each" : "");
     pp_log_info("ppcli %s: %s, %d layers, %zu parameters; %d training and %d test samples (%s)",
                 PP_VERSION, cfg->model.type, m->run->model->n_layers,
-                pp_model_floats(m->run->model), l->train_n, l->test_n, cfg->data.dataset);
+                pp_model_floats(m->run->model), l->training.train_all, l->test_n,
+                cfg->data.dataset);
     pp_log_info(
         "%d stage%s x %d replica%s as %s, schedule %s, %d micro-batch%s of %d samples; %s%s",
         l->stages, pp_plural(l->stages), l->replicas, pp_plural(l->replicas),
@@ -228,7 +230,8 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
     PP_ALLOC(m, 1);
     m->run = from->run;
     m->from = *from;
-    m->live = !m->from.quiet && pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
+    m->live = !m->from.quiet && from->run->cfg->run.progress != PP_CHOICE_OFF &&
+              pp_log_level() >= PP_LOG_INFO && pp_term_live(STDERR_FILENO);
     m->out_is_tty = isatty(fileno(m->from.out));
     int rc = pace_create(m->run->layout, &m->from.pace);
     rc = rc == 0 && m->from.dir[0] ? open_jsonl(m, be, tp) : rc;
@@ -366,6 +369,49 @@ void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped)
     }
 }
 
+/* Writes the record of an epoch into the open object of j. */
+static void write_epoch(const struct pp_metrics *m, const struct pp_epoch_result *e,
+                        struct pp_json *j)
+{
+    pp_json_int(j, "epoch", e->epoch);
+    pp_json_int(j, "step", e->t);
+    pp_json_dbl(j, "train_loss", e->train_loss);
+    perplexity_json(m, j, "train_perplexity", e->train_loss);
+    pp_json_dbl(j, "train_accuracy", e->train_accuracy);
+    if (e->tested) {
+        pp_json_dbl(j, "test_loss", e->test_loss);
+        perplexity_json(m, j, "test_perplexity", e->test_loss);
+        pp_json_dbl(j, "test_accuracy", e->test_accuracy);
+    }
+    if (m->run->cfg->checkpoint.best != PP_METRIC_OFF)
+        pp_json_bool(j, "best", e->best);
+    speed_json(m, j, (double)e->samples / e->seconds);
+    pp_json_dbl(j, "bubble_measured", e->bubble);
+    pp_json_dbl(j, "seconds", e->seconds);
+    if (e->paused > 0)
+        pp_json_dbl(j, "paused_seconds", e->paused);
+}
+
+static void call_on_epoch(const struct pp_metrics *m, const struct pp_epoch_result *e)
+{
+    char *record = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&record, &bytes);
+    if (!f)
+        return;
+    struct pp_json j = pp_json_begin(f, 0);
+    pp_json_str(&j, "type", "epoch");
+    write_epoch(m, e, &j);
+    pp_json_end(&j);
+    if (pp_text_close(f, &record, "run.on_epoch") == 0) {
+        pp_log_progress(NULL);
+        on_epoch_run(m->run->cfg, e->epoch, record);
+    } else {
+        pp_error_clear(); /* the run does not depend on it */
+    }
+    free(record);
+}
+
 void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 {
     m->printed_ns = pp_clock_ns();
@@ -381,32 +427,21 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
                      perplexity_text(m, "test_ppl", e->test_loss, ppl), e->test_accuracy);
         }
         double sps = (double)e->samples / e->seconds;
-        fprintf(m->from.out, "epoch=%d/%d loss=%s%s acc=%s%s sps=%.*f%s bubble=%.1f%% time=%s%s\n",
-                e->epoch, m->from.epochs, pp_mean_text(e->train_loss, loss),
+        fprintf(m->from.out,
+                "epoch=%d/%d loss=%s%s acc=%s%s sps=%.*f%s bubble=%.1f%% time=%s%s%s\n", e->epoch,
+                m->from.epochs, pp_mean_text(e->train_loss, loss),
                 perplexity_text(m, "ppl", e->train_loss, ppl), pp_mean_text(e->train_accuracy, acc),
                 test, sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), e->bubble * 100,
-                pp_clock_duration(e->seconds, text, sizeof(text)), paused);
+                pp_clock_duration(e->seconds, text, sizeof(text)), paused, e->best ? " best" : "");
         fflush(m->from.out);
     }
     if (m->jsonl) {
         struct pp_json j = begin_record(m, "epoch");
-        pp_json_int(&j, "epoch", e->epoch);
-        pp_json_int(&j, "step", e->t);
-        pp_json_dbl(&j, "train_loss", e->train_loss);
-        perplexity_json(m, &j, "train_perplexity", e->train_loss);
-        pp_json_dbl(&j, "train_accuracy", e->train_accuracy);
-        if (e->tested) {
-            pp_json_dbl(&j, "test_loss", e->test_loss);
-            perplexity_json(m, &j, "test_perplexity", e->test_loss);
-            pp_json_dbl(&j, "test_accuracy", e->test_accuracy);
-        }
-        speed_json(m, &j, (double)e->samples / e->seconds);
-        pp_json_dbl(&j, "bubble_measured", e->bubble);
-        pp_json_dbl(&j, "seconds", e->seconds);
-        if (e->paused > 0)
-            pp_json_dbl(&j, "paused_seconds", e->paused);
+        write_epoch(m, e, &j);
         end_record(m, &j);
     }
+    if (m->run->cfg->run.on_epoch[0])
+        call_on_epoch(m, e);
 }
 
 /* ---- the end */

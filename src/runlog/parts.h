@@ -47,6 +47,12 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
 /* Prints the summary for people. Local. */
 void summary_print(const struct pp_metrics_start *from, const struct pp_summary *s);
 
+/* ---- on_epoch.c: runs the program of run.on_epoch */
+
+/* Runs the program, if there is one, with the record (a line of JSON) on its standard input, and
+ * waits for its end for a limited time. What goes wrong is a warning. Local. */
+void on_epoch_run(const struct pp_config *cfg, int epoch, const char *record);
+
 /* ---- seats_text.c: describes devices and transport of a run */
 
 /* Describe the devices of the ranks, their transport, and whether steps are captured (graphs: the

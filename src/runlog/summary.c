@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ppcli/base/cores.h"
+#include "ppcli/ckpt/checkpoint.h"
 #include "ppcli/base/base.h"
 
 #define MIB (1024.0 * 1024.0)
@@ -103,6 +104,16 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
         if (targets > 0)
             pp_json_dbl(j, "test_perplexity", exp(s->test_loss));
     }
+    if (s->best.metric) {
+        pp_json_object(j, "best");
+        pp_json_str(j, "metric", s->best.metric);
+        pp_json_dbl(j, "value", s->best.value);
+        pp_json_int(j, "step", s->best.step);
+        pp_json_int(j, "epoch", s->best.epoch);
+        pp_json_end(j);
+    }
+    if (s->ended_by_patience)
+        pp_json_str(j, "ended_by", "train.patience");
     pp_json_dbl(j, "train_accuracy", s->train_accuracy);
     pp_json_dbl(j, "train_loss", s->train_loss);
     if (targets > 0)
@@ -270,6 +281,11 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
         fprintf(f, "test accuracy    %.4f   (loss %s, %d samples)\n", s->test_accuracy,
                 pp_mean_text(s->test_loss, test), run->layout->test_n);
     }
+    if (s->best.metric)
+        fprintf(f, "best             %s %s after epoch %lld%s%s%s\n", s->best.metric,
+                pp_mean_text(s->best.value, loss), (long long)s->best.epoch,
+                from->dir[0] ? ": " : "", from->dir,
+                from->dir[0] ? "/" PP_CKPT_DIR "/" PP_CKPT_BEST : "");
     fprintf(f, "train loss       %s   (%saccuracy %s, last epoch)\n",
             pp_mean_text(s->train_loss, loss), ppl, pp_mean_text(s->train_accuracy, acc));
     int64_t steps = s->steps - s->before.steps;

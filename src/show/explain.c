@@ -448,7 +448,7 @@ static int print_schedule(const struct pp_explained *e, FILE *f)
     fprintf(f,
             "\ndata: %d training sample%s in %" PRId64 " step%s an epoch (batch %" PRId64
             ", last %" PRId64 "), %d test sample%s%s\n",
-            l->train_n, pp_plural(l->train_n), steps, pp_plural(steps), batch,
+            l->training.train_all, pp_plural(l->training.train_all), steps, pp_plural(steps), batch,
             l->train_n - (steps - 1) * batch, l->test_n, pp_plural(l->test_n),
             assumed ? ";\n  assumed, as the files are not there" : "");
     char remark[256];
@@ -570,7 +570,7 @@ const struct pp_column pp_explain_columns[] = {
     {"tied", RESULT(ties), .inner = tie_columns, .help = "parameters that two layers share"},
     {"recompute", RESULT(recompute), .help = "pipeline.recompute, or off"},
     {"ranks", RESULT(ranks), .inner = rank_columns, .help = "of all replicas"},
-    {"train_samples", RESULT(l.train_n), .help = "samples of both data sets"},
+    {"train_samples", RESULT(l.training.train_all), .help = "samples of both data sets"},
     {"test_samples", RESULT(l.test_n)},
     {"learning_rate", RESULT(rates.rates), .help = "rates of the first steps"},
     {"learning_rate_remarks", .put = put_remarks, .type = "texts", .help = "warnings about them"},

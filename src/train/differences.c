@@ -32,7 +32,7 @@ static bool is_same_data(const struct trainer *tr, const struct pp_ckpt_state *s
 {
     const struct pp_dataset_info *info = pp_dataset_info(tr->run->cfg->data.dataset);
     double samples = pp_ckpt_get(s, RESUME_SAMPLES, -1);
-    if (!info || info->windows || (int64_t)samples != tr->run->layout->train_n)
+    if (!info || info->windows || (int64_t)samples != tr->run->layout->training.train_all)
         return false;
     for (int what = 0; what < 2; what++) {
         char name[32];
@@ -119,11 +119,11 @@ static void print_change(void *ctx, const struct pp_change *c)
 static void warn_of_differences(const struct differences *d, const char *path)
 {
     const struct pp_config *cfg = d->tr->run->cfg;
-    bool falls_to_0 =
-        cfg->train.lr_schedule == PP_LR_LINEAR || cfg->train.lr_schedule == PP_LR_COSINE;
+    bool falls = cfg->train.lr_schedule == PP_LR_LINEAR || cfg->train.lr_schedule == PP_LR_COSINE ||
+                 cfg->train.lr_schedule == PP_LR_WSD;
     if (d->same[0])
         pp_log_info("other settings, same bits: %s", d->same);
-    if (d->length && falls_to_0 && cfg->train.lr_steps == 0) {
+    if (d->length && falls && cfg->train.lr_steps == 0) {
         long long steps = loop_total_steps(d->tr);
         pp_log_warn(
             "the learning-rate schedule now spans %lld steps, so the result differs from a fresh "

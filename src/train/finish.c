@@ -50,6 +50,14 @@ static int report_summary(struct trainer *tr, const struct pp_forecast *forecast
         .train_loss = tr->last.train_loss,
         .train_accuracy = tr->last.train_accuracy,
         .tested = tr->last.tested,
+        .best = {.metric =
+                     tr->run->cfg->checkpoint.best != PP_METRIC_OFF && tr->progress.best.step >= 0
+                         ? progress_metric_name(tr->run->cfg)
+                         : NULL,
+                 .value = tr->progress.best.value,
+                 .step = tr->progress.best.step,
+                 .epoch = tr->progress.best.epoch},
+        .ended_by_patience = tr->ended_by_patience,
         .samples_per_second = samples_per_second,
         .forecast = forecast,
         .advice = advice,

@@ -58,7 +58,7 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     int at = rank % l->stages;
     row += rank < 0 || l->rank_of[0] == at ? sample : 0;
     row += rank < 0 || l->rank_of[l->n_virtual - 1] == at ? 1 : 0;
-    uint64_t rows = (uint64_t)l->train_n + (uint64_t)l->test_n;
+    uint64_t rows = (uint64_t)l->training.train_all + (uint64_t)l->test_n;
     return options->data[0] || sample == 0 ? 0 : rows * row;
 }
 

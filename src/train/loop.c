@@ -327,8 +327,55 @@ static bool meets_after_step(const struct trainer *tr, int done, int steps)
  * if all of them had had this batch size. */
 static double learning_rate_of_step(const struct trainer *tr, int steps)
 {
-    int64_t offset = tr->run->cfg->train.lr_by == PP_LR_BY_EPOCH ? tr->offset : 0;
-    return pp_lr_at(tr->run->cfg, tr->t - offset, tr->total_steps - offset, steps);
+    const struct pp_config *cfg = tr->run->cfg;
+    int64_t offset = cfg->train.lr_by == PP_LR_BY_EPOCH ? tr->offset : 0;
+    double rate = pp_lr_at(cfg, tr->t - offset, tr->total_steps - offset, steps);
+    return cfg->train.lr_schedule == PP_LR_PLATEAU
+               ? pp_lr_after_falls(cfg, rate, tr->progress.falls)
+               : rate;
+}
+
+/* Logs on rank 0 what a test has decided. */
+static void report_news(const struct trainer *tr, const struct progress_news *news)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    const struct progress *p = &tr->progress;
+    const char *metric = progress_metric_name(cfg);
+    if (news->fell) {
+        pp_log_info("train.lr_schedule = plateau: train.lr falls from %.4g to %.4g, because %s has "
+                    "not improved in %d tests",
+                    pp_lr_after_falls(cfg, cfg->train.lr, p->falls - 1),
+                    pp_lr_after_falls(cfg, cfg->train.lr, p->falls), metric,
+                    cfg->train.lr_patience + 1);
+    }
+    if (news->over) {
+        pp_log_info("train.patience = %d: the run ends after step %lld, because %s has not "
+                    "improved in %d test%s",
+                    cfg->train.patience, (long long)tr->t, metric, cfg->train.patience,
+                    pp_plural(cfg->train.patience));
+    }
+}
+
+/* Returns whether a test follows the end of an epoch, or of the run. */
+static bool tests_now(const struct trainer *tr)
+{
+    return tr->epoch_no % tr->run->cfg->train.test_every == 0 || tr->t == tr->total_steps;
+}
+
+/* Takes the result of a test: it may be the best so far, lower the learning rate, or end the run.
+ * All ranks decide the same. */
+static struct progress_news take_test(struct trainer *tr, struct pp_epoch_result *e)
+{
+    bool regular = tr->epoch_step == pp_exec_train_steps(tr->x) &&
+                   tr->epoch_no % tr->run->cfg->train.test_every == 0;
+    struct progress_news news = progress_take(tr->run->cfg, e, regular, &tr->progress);
+    e->best = news.best && tr->run->cfg->checkpoint.best != PP_METRIC_OFF;
+    if (news.over && tr->t < tr->total_steps) {
+        tr->ended_by_patience = true;
+        tr->total_steps = tr->t;
+    }
+    news.over = tr->ended_by_patience;
+    return news;
 }
 
 /* Runs the rest of the epoch, or less if the run ends before. */
@@ -378,20 +425,29 @@ static int run_epoch(struct trainer *tr)
         .samples = tr->epoch.sums.rows,
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),
     };
-    double test_loss;
-    int rc = test_all(tr, &e, &test_loss);
+    double test_loss = 0;
+    bool tests = tests_now(tr);
+    int rc = tests ? test_all(tr, &e, &test_loss) : 0;
     if (rc == PP_EFORMAT && tr->refused)
         return end_test_changed(tr);
     PP_TRY(rc);
+    struct progress_news news = {false, false, false};
+    if (tests && isfinite(test_loss))
+        news = take_test(tr, &e);
     tr->last = e;
     if (tr->m) {
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
         pp_metrics_epoch(tr->m, &e);
+        report_news(tr, &news);
         rank_event_end(tr->spec);
+    }
+    if (tr->run->cfg->run.on_epoch[0]) { /* the wait of the others counts for no window */
+        PP_TRY(pp_transport_agree(tr->tp, 0));
+        begin_window(tr);
     }
     if (!isfinite(test_loss))
         return end_test_not_finite(tr, test_loss);
-    PP_TRY(save_when(tr, is_due_by_epochs(tr) || is_due_by_steps(tr)));
+    PP_TRY(save_when(tr, e.best || is_due_by_epochs(tr) || is_due_by_steps(tr)));
     return tr->stop && tr->t < tr->total_steps ? end_stopped(tr) : 0;
 }
 
@@ -474,6 +530,10 @@ int loop_train(struct trainer *tr, uint64_t start)
     int steps = pp_exec_train_steps(tr->x);
     tr->total_steps = loop_total_steps(tr);
     tr->next_sync = tr->t + 1;
+    if (progress_is_over(tr->run->cfg, &tr->progress) && tr->t < tr->total_steps) {
+        tr->total_steps = tr->t; /* it was killed before it wrote its summary */
+        tr->ended_by_patience = true;
+    }
     PP_TRY(pp_transport_agree(tr->tp, open_outputs(tr)));
     struct pp_tracer_spec tracer = {.layout = tr->run->layout,
                                     .schedule = tr->run->cfg->pipeline.schedule,

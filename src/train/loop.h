@@ -4,6 +4,7 @@
 #define PPCLI_TRAIN_LOOP_H
 
 #include "ppcli/ckpt/checkpoint.h"
+#include "progress.h"
 #include "rank.h"
 #include "resume.h"
 #include "save.h"
@@ -87,8 +88,10 @@ struct trainer {
     uint64_t before_ns;           /* training time of earlier processes */
     int64_t samples;
     int64_t before_samples, before_steps; /* of earlier processes */
+    bool ended_by_patience;               /* train.patience ended the run before its last step */
     int64_t updates; /* steps that changed the weights: t minus the skipped ones */
     struct nonfinite nonfinite;
+    struct progress progress;
     double last_lr;
     struct pp_epoch_result last;
 };

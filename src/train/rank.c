@@ -236,8 +236,13 @@ static int prepare_rank(struct trainer *tr)
 
 int rank_main(struct rank_spec *spec, struct pp_transport *tp)
 {
-    struct trainer tr = {
-        .spec = spec, .run = spec->run, .tp = tp, .lock = PP_LOCK_NONE, .saved = -1, .epoch_no = 1};
+    struct trainer tr = {.spec = spec,
+                         .run = spec->run,
+                         .tp = tp,
+                         .lock = PP_LOCK_NONE,
+                         .saved = -1,
+                         .epoch_no = 1,
+                         .progress = PROGRESS_NONE};
     uint64_t start = pp_clock_ns();
     int rc = pp_transport_agree(tp, set_up_rank(&tr));
     if (rc == 0)

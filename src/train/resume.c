@@ -126,18 +126,28 @@ int resume_take_folder(struct trainer *tr)
     if (tr->spec->rank != 0 || !b->dir[0])
         return 0;
     PP_TRY(b->goes_on ? rewind_folder(tr, b) : 0);
-    return pp_run_dir_begin(tr->run->cfg, b->dir, b->goes_on, &tr->lock);
+    PP_TRY(pp_run_dir_begin(tr->run->cfg, b->dir, b->goes_on, &tr->lock));
+    if (tr->run->cfg->checkpoint.best != PP_METRIC_OFF)
+        saver_mark_best(tr);
+    return 0;
 }
 
 /* Sets *out to whether the run in the folder is complete and the config asks for no further
  * step. */
-static int is_complete(const struct trainer *tr, const struct beginning *b, bool *out)
+static int is_complete(const struct trainer *tr, const struct pp_ckpt_state *s,
+                       const struct beginning *b, bool *out)
 {
     char summary[PP_PATH_MAX];
     struct stat st;
+    struct progress p;
+    progress_load(tr->run->cfg, s, &p, NULL);
     PP_TRY(pp_path_format(summary, "%s/summary.json", b->dir));
     PP_TRY(pp_path_stat(summary, true, &st));
-    *out = b->step >= loop_total_steps(tr) && st.st_mode != 0;
+    bool over = progress_is_over(tr->run->cfg, &p);
+    *out = (over || b->step >= loop_total_steps(tr)) && st.st_mode != 0;
+    if (*out && over)
+        pp_log_info("train.patience = %d has ended this run; use a larger one to continue",
+                    tr->run->cfg->train.patience);
     return 0;
 }
 
@@ -178,7 +188,7 @@ static int take_checkpoint(struct trainer *tr, const char *path, struct beginnin
     PP_TRY(pp_path_format(b->from, "%s", ck->path));
     b->step = pp_ckpt_state(ck)->step;
     b->resume = true;
-    PP_TRY(b->goes_on ? is_complete(tr, b, &b->nothing_left) : 0);
+    PP_TRY(b->goes_on ? is_complete(tr, pp_ckpt_state(ck), b, &b->nothing_left) : 0);
     if (b->nothing_left) {
         pp_log_info("step %" PRId64 " of %" PRId64
                     " is done: there is nothing left to train, and %s stays as it is",

@@ -70,7 +70,7 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "epoch.busy", (double)tr->epoch.busy_ns / l->ranks);
     pp_ckpt_set(s, "train.ns", (double)tr->train_ns);
     pp_ckpt_set(s, "updates", (double)tr->updates);
-    pp_ckpt_set(s, RESUME_SAMPLES, l->train_n);
+    pp_ckpt_set(s, RESUME_SAMPLES, l->training.train_all);
     if (tr->begin.kept >= 0)
         pp_ckpt_set(s, RESUME_KEPT, (double)tr->begin.kept);
     if (tr->offset != 0)
@@ -84,6 +84,7 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
         pp_ckpt_set(s, "last.train_loss", tr->last.train_loss);
         pp_ckpt_set(s, "last.train_accuracy", tr->last.train_accuracy);
     }
+    progress_save(tr->run->cfg, &tr->progress, s);
     for (int split = 0; split < 2; split++)
         for (int what = 0; what < 2; what++)
             pp_ckpt_set(s, resume_crc_name(split, what, name), tr->data_crc[split][what]);
@@ -115,7 +116,9 @@ static struct position find_position(const struct trainer *tr, const struct pp_c
     struct position p = {.steps = (n + batch - 1) / batch, .step = s->epoch_steps};
     /* an epoch of windows has a fixed number of steps, whatever the batch */
     bool counts_steps = info && info->windows && !info->pairs && cfg->data.train_samples == 0;
-    p.steps_then = counts_steps ? p.steps : (n + then - 1) / then;
+    int64_t all = tr->run->layout->training.train_all;
+    int64_t n_then = cfg->data.drop_last && all > then ? all - all % then : all;
+    p.steps_then = counts_steps ? p.steps : (n_then + then - 1) / then;
     if (then == batch || counts_steps)
         return p;
     p.samples = s->epoch_steps < p.steps_then ? s->epoch_steps * then : n;
@@ -143,6 +146,11 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
     tr->updates = resume_updates(s);
     tr->nonfinite.rewinds = (int64_t)pp_ckpt_get(s, "nonfinite.rewinds", 0);
     tr->nonfinite.in_a_row = (int64_t)pp_ckpt_get(s, "nonfinite.in_a_row", 0);
+    bool reset;
+    progress_load(tr->run->cfg, s, &tr->progress, &reset);
+    if (reset && tr->spec->rank == 0)
+        pp_log_info("the checkpoint's run had another metric in checkpoint.best: what is best, "
+                    "and how long it has not improved, is counted from here on");
     double rows = pp_ckpt_get(s, "epoch.rows", 0);
     const struct pp_loss_sums counts = {.correct = (int64_t)pp_ckpt_get(s, "epoch.correct", 0),
                                         .rows = (int64_t)rows,
@@ -228,6 +236,11 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt *ck)
     PP_TRY(check_count(s, path, RESUME_KEPT, 0x1p53));
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         PP_TRY(check_count(s, path, counts[i], 0x1p53));
+    PP_TRY(check_count(s, path, "progress.falls", 1e6));
+    PP_TRY(check_count(s, path, "patience.tests", 0x1p53));
+    PP_TRY(check_count(s, path, "plateau.tests", 0x1p53));
+    PP_TRY(check_count(s, path, "best.step", (double)s->step));
+    PP_TRY(check_count(s, path, "best.epoch", (double)s->epoch));
     if (pp_ckpt_get(s, "updates", 0) < 0 ||
         pp_ckpt_get(s, "updates", (double)s->step) > (double)s->step) {
         return pp_fail(PP_EFORMAT, "%s: impossible: %g updates in %lld steps", path,

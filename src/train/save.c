@@ -309,6 +309,23 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
     return 0;
 }
 
+void saver_mark_best(const struct trainer *tr)
+{
+    char dir[PP_PATH_MAX];
+    bool marked = true;
+    int64_t best = tr->progress.best.step;
+    int rc = pp_path_format(dir, "%s/" PP_CKPT_DIR, tr->dir);
+    rc = rc < 0 ? rc : pp_ckpt_mark_best(&pp_io_system, dir, best, &marked);
+    if (rc < 0)
+        pp_log_warn("step %" PRId64 " has the best checkpoint so far, but %s", best,
+                    pp_error_get()->text);
+    else if (!marked && best >= 0)
+        pp_log_warn("the best checkpoint so far was that of step %" PRId64
+                    ", which is not in %s: only a better one will be kept",
+                    best, dir);
+    pp_error_clear();
+}
+
 int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune)
 {
     int rc = save_all(s, step, state);
@@ -323,7 +340,11 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state,
         return 0;
     }
     int me = s->tr->tp->rank;
-    if (prune && (me == 0 || s->tr->apart[me] == me + 1) &&
+    bool mine = me == 0 || s->tr->apart[me] == me + 1;
+    if (mine && s->tr->run->cfg->checkpoint.best != PP_METRIC_OFF &&
+        s->tr->progress.best.step == step)
+        saver_mark_best(s->tr);
+    if (prune && mine &&
         pp_ckpt_prune(&pp_io_system, s->dir, s->tr->run->cfg->checkpoint.keep, s->tr->begin.kept,
                       step) < 0) {
         pp_log_warn("%s", pp_error_get()->text);

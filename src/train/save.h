@@ -30,6 +30,10 @@ void saver_destroy(struct saver **s); /* accepts NULL in *s */
  */
 int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state, bool prune);
 
+/* Lets PP_CKPT_BEST of this host's run folder point to the best checkpoint so far; warns if it does
+ * not exist. Local. */
+void saver_mark_best(const struct trainer *tr);
+
 /*
  * ---- copies.c: hosts with disks of their own. Does nothing if all ranks are on one host.
  *

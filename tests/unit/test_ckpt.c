@@ -274,6 +274,45 @@ TEST_IN_FOLDER(the_newest_ones_are_kept)
     CHECK_OK(pp_ckpt_prune(&pp_io_system, in_folder(state, "none"), 1, -1, 1));
 }
 
+/* Returns the step of the checkpoint that the link `best` opens; -1: there is none. */
+static int64_t best_step(void **state)
+{
+    struct pp_ckpt *ck = NULL;
+    if (!there(state, PP_CKPT_BEST))
+        return -1;
+    CHECK_OK(pp_ckpt_open(in_folder(state, PP_CKPT_BEST), PP_CKPT_VERIFY, &ck));
+    int64_t step = pp_ckpt_state(ck)->step;
+    pp_ckpt_close(&ck);
+    return step;
+}
+
+TEST_IN_FOLDER(the_best_one_is_kept_beside_the_newest_ones)
+{
+    bool marked = true;
+    for (int step = 1; step <= 5; step++) {
+        CHECK_OK(save_at(&pp_io_system, *state, step * 100, 1));
+        if (step < 3)
+            CHECK_OK(pp_ckpt_mark_best(&pp_io_system, *state, step * 100, &marked));
+        assert_true(marked);
+        CHECK_OK(pp_ckpt_prune(&pp_io_system, *state, 2, -1, step * 100));
+        CHECK_INT_EQ(best_step(state), step < 3 ? step * 100 : 200);
+        CHECK_INT_EQ(newest_step(*state), step * 100);
+    }
+    CHECK_INT_EQ(folder_count(*state, NULL, 0), 4); /* three of them and the link */
+    assert_true(there(state, "step-00000200") && there(state, "step-00000400"));
+    /* among the newest it is one of them */
+    CHECK_OK(pp_ckpt_mark_best(&pp_io_system, *state, 500, NULL));
+    CHECK_OK(pp_ckpt_prune(&pp_io_system, *state, 1, -1, 500));
+    CHECK_INT_EQ(folder_count(*state, NULL, 0), 2);
+    /* it goes with its checkpoint */
+    CHECK_OK(save_at(&pp_io_system, *state, 400, 1));
+    CHECK_OK(pp_ckpt_drop_newer(&pp_io_system, *state, 400));
+    CHECK_INT_EQ(best_step(state), -1);
+    CHECK_OK(pp_ckpt_mark_best(&pp_io_system, *state, 400, NULL));
+    CHECK_OK(pp_ckpt_mark_best(&pp_io_system, *state, 300, &marked));
+    assert_false(marked || there(state, PP_CKPT_BEST));
+}
+
 TEST_IN_FOLDER(the_same_step_again_replaces)
 {
     CHECK_OK(save_at(&pp_io_system, *state, 3, 1));

@@ -224,6 +224,11 @@ TEST(learning_rates_that_contradict_themselves_are_refused)
     refuses("train.warmup_steps: lr_by = epoch changes the learning rate between epochs only; use "
             "train.warmup_epochs, or train.lr_by = step",
             NULL, "train.warmup_steps=5", "train.lr_by=epoch", NULL);
+    refuses("train.lr_schedule: wsd changes nothing without train.decay_steps, such as a tenth of "
+            "the run's steps",
+            NULL, "train.lr_schedule=wsd", NULL);
+    refuses("train.lr_floor: lr_floor is above lr, so the learning rate cannot fall to it", NULL,
+            "train.lr_schedule=cosine", "train.lr_floor=0.1", "train.lr=0.01", NULL);
 }
 
 TEST(keys_of_a_schedule_are_noted_with_another)
@@ -241,7 +246,7 @@ TEST(keys_that_the_learning_rates_do_not_read_are_noted)
 {
     check_note("train.lr_steps=20", NULL,
                "--set: note: train.lr_steps has no effect with train.lr_schedule = constant, only "
-               "with linear and cosine");
+               "with linear, cosine and wsd");
     check_note("train.lr_schedule=cosine", "train.lr_milestones=30",
                "--set: note: train.lr_milestones has no effect with train.lr_schedule = cosine, "
                "only with multistep");
@@ -250,7 +255,7 @@ TEST(keys_that_the_learning_rates_do_not_read_are_noted)
                "with multistep");
     check_note("train.lr_by=epoch", NULL,
                "--set: note: train.lr_by has no effect with train.lr_schedule = constant, only "
-               "with linear, cosine and multistep");
+               "with linear, cosine, multistep and wsd");
     check_note("train.lr_by=epoch", "train.warmup_epochs=2", NULL);
     check_note(
         "train.decay=weights", NULL,

@@ -74,10 +74,15 @@ TEST(keys_are_printed_aligned_by_section)
     free(text);
     text = printed("train.lr_schedule", PP_KEYS_TEXT);
     CHECK_STR_EQ(
-        text, "[train]\n  lr_schedule  choice      constant         constant | linear | cosine | "
-              "multistep\n               how the learning rate falls over the run; cosine: to 0, "
-              "as PyTorch's\n               CosineAnnealingLR; multistep: at lr_milestones, as its "
-              "MultiStepLR\n");
+        text,
+        "[train]\n  lr_schedule  choice      constant\n"
+        "               constant | linear | cosine | multistep | wsd | plateau\n"
+        "               how the learning rate falls over the run; cosine: to lr_floor, as "
+        "PyTorch's\n"
+        "               CosineAnnealingLR; multistep: at lr_milestones, as its MultiStepLR; wsd: "
+        "not\n"
+        "               before the last decay_steps; plateau: when the metric of checkpoint.best "
+        "stops to\n               improve, as its ReduceLROnPlateau\n");
     free(text);
 }
 

@@ -170,6 +170,21 @@ TEST(without_shuffle_rows_come_in_file_order)
                  1); /* two of the usual size 2 would be one too many */
 }
 
+/* As DataLoader(drop_last=True): all samples are shuffled, then the rest is left out. */
+TEST(an_epoch_may_leave_out_samples_of_the_order)
+{
+    PP_OWN(pp_loader_destroy) struct pp_loader *all = NULL, *some = NULL;
+    CHECK_OK(pp_loader_create(100, 32, 1, 0, 2, true, 5, &all));
+    CHECK_OK(pp_loader_create(100, 32, 1, 0, 2, true, 5, &some));
+    some->n = 96;
+    pp_loader_start_epoch(all, 3);
+    pp_loader_start_epoch(some, 3);
+    CHECK_INT_EQ(pp_loader_steps(all), 4);
+    CHECK_INT_EQ(pp_loader_steps(some), 3);
+    CHECK_INT_EQ(pp_loader_batch_rows(some, 2), 32);
+    assert_memory_equal(all->order, some->order, 100 * sizeof(uint32_t));
+}
+
 TEST(batches_do_not_depend_on_replicas_or_microbatches)
 {
     PP_OWN(pp_loader_destroy) struct pp_loader *one = NULL, *split = NULL;

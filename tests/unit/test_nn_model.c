@@ -207,6 +207,53 @@ TEST(learning_rate_warms_up_and_falls)
     assert_float_equal(pp_lr_at(cfg, 1, 1, 5), 0.5, 0);
 }
 
+/* nanoGPT's get_lr(), PyTorch's CosineAnnealingLR and get_wsd_schedule() of transformers. */
+TEST(learning_rate_falls_to_its_floor)
+{
+    static const double cosine[10] = {
+        0.5,   0.48898771616640957, 0.45702882373436315, 0.40725168176580645, 0.34452882373436317,
+        0.275, 0.20547117626563688, 0.1427483182341936,  0.09297117626563686, 0.06101228383359046};
+    static const double wsd[2][8] = {
+        {0.5, 0.44375, 0.3875, 0.33125, 0.275, 0.21875, 0.1625, 0.10625000000000001},
+        {0.5, 0.34090097423302684, 0.275, 0.2244324039368925, 0.18180194846605358,
+         0.1442437632310573, 0.11028856829700263, 0.07906354398793161}};
+    static const struct {
+        int64_t step;
+        double rate;
+    } gpt[] = {{101, 0.001},
+               {102, 0.000999999907510999},
+               {2501, 0.000564423209907245},
+               {4001, 0.00018936387015941957},
+               {5000, 0.00010000009248900101}};
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    cfg->train.lr = 0.5;
+    cfg->train.lr_floor = 0.05;
+    cfg->train.lr_schedule = PP_LR_COSINE;
+    for (int i = 0; i < 10; i++)
+        assert_float_equal(pp_lr_at(cfg, i + 1, 10, 5), cosine[i], 1e-15);
+    cfg->train.lr_schedule = PP_LR_LINEAR;
+    assert_float_equal(pp_lr_at(cfg, 6, 10, 5), 0.275, 1e-15);
+    assert_float_equal(pp_lr_at(cfg, 11, 10, 5), 0.05, 1e-15);
+    cfg->train.lr_schedule = PP_LR_WSD;
+    cfg->train.decay_steps = 8;
+    for (int shape = 0; shape < 2; shape++) {
+        cfg->train.decay_shape = shape ? PP_DECAY_SQRT : PP_DECAY_LINEAR;
+        for (int i = 0; i < 20; i++)
+            assert_float_equal(pp_lr_at(cfg, i + 1, 20, 5), i < 12 ? 0.5 : wsd[shape][i - 12],
+                               1e-15);
+    }
+    cfg->train.warmup_steps = 4;
+    assert_float_equal(pp_lr_at(cfg, 1, 20, 5), 0.125, 1e-15);
+    cfg->train.lr = 1e-3;
+    cfg->train.lr_floor = 1e-4;
+    cfg->train.warmup_steps = 100;
+    cfg->train.lr_steps = 5000;
+    cfg->train.lr_schedule = PP_LR_COSINE;
+    for (size_t i = 0; i < sizeof(gpt) / sizeof(gpt[0]); i++)
+        assert_float_equal(pp_lr_at(cfg, gpt[i].step, 6000, 250), gpt[i].rate, 1e-15);
+    assert_float_equal(pp_lr_at(cfg, 5500, 6000, 250), 1e-4, 1e-15);
+}
+
 /* Every key that does nothing and every step without a learning rate is said, and nothing else. Runs
  * have 10 epochs of 10 steps; words NULL: there is nothing to say. */
 TEST(learning_rates_without_effect_are_said)
@@ -260,6 +307,8 @@ TEST(learning_rates_without_effect_are_said)
         /* keys that the schedule does not read are a matter of the config alone */
         {PP_LR_CONSTANT, false, 1000, 20, 0, 0, 0, 1, 0.1, NULL,
          "0.05 at step 1, 1 at step 50, 1 at"},
+        {PP_LR_WSD, false, 50, 51, 0, 0, 0, 1, 0.1, "no part of it is stable", "at step 100"},
+        {PP_LR_PLATEAU, false, 0, 0, 0, 0, 0, 1, 0.1, NULL, "if it does not fall: 1 at step 1"},
         {PP_LR_CONSTANT, false, 0, 0, 0, 0, 101, 1, 0.1, "max_steps = 101 has no effect",
          "1 in every"},
     };

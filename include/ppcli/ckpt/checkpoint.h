@@ -108,7 +108,8 @@ int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX]);
 #define PP_CKPT_VERSION 1
 #define PP_CKPT_DIR "checkpoints" /* in the run folder */
 #define PP_CKPT_PARTS_MAX 9999
-#define PP_CKPT_NUMBERS_MAX 64
+#define PP_CKPT_BEST "best" /* in PP_CKPT_DIR: a link to the best checkpoint */
+#define PP_CKPT_NUMBERS_MAX 96
 #define PP_CKPT_TEXT_MAX 256
 
 /* Everything except tensors and config that the next step, or its report, depends on. */
@@ -145,7 +146,7 @@ double pp_ckpt_get(const struct pp_ckpt_state *s, const char *name, double other
  * rank 0   pp_ckpt_begin()       makes the folder; the save is then sent to all ranks as plain
  * bytes each     pp_ckpt_write_part()  its file; the part is then sent to rank 0 as plain bytes
  * rank 0   pp_ckpt_commit()      only now it is saved; or, when a rank failed, pp_ckpt_abandon()
- * rank 0   pp_ckpt_prune()
+ * rank 0   pp_ckpt_mark_best(), pp_ckpt_prune()
  *
  * These functions do not communicate. All changes of the disk go through `io`. Errors: PP_EIO,
  * PP_EPERM, ... naming path and action; earlier checkpoints stay untouched.
@@ -190,8 +191,12 @@ int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save);
 /* Removes what the save has written, as far as possible; keeps the error record. */
 void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save);
 
+/* Makes the link PP_CKPT_BEST point to the checkpoint of a step. If there is no such checkpoint,
+ * removes the link. *out_marked, which may be NULL: the link was made. */
+int pp_ckpt_mark_best(const struct pp_io *io, const char *dir, int64_t step, bool *out_marked);
+
 /* Removes the checkpoints after step `since` and up to `step`, except the newest `keep` >= 1 of
- * them. */
+ * them and the one to which PP_CKPT_BEST points. */
 int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t since, int64_t step);
 
 /* Removes the checkpoints of steps after `step`, because a run that resumes from an older

@@ -126,7 +126,19 @@ enum pp_lr_schedule {
     PP_LR_CONSTANT,
     PP_LR_LINEAR,
     PP_LR_COSINE,
-    PP_LR_MULTISTEP
+    PP_LR_MULTISTEP,
+    PP_LR_WSD,    /* warm-up, stable, decay */
+    PP_LR_PLATEAU /* falls by results: see train/progress.h */
+};
+enum pp_decay_shape {
+    PP_DECAY_LINEAR,
+    PP_DECAY_SQRT
+};
+enum pp_metric { /* decides which checkpoint is the best; see train/progress.h */
+    PP_METRIC_OFF,
+    PP_METRIC_TEST_LOSS,
+    PP_METRIC_ACCURACY,
+    PP_METRIC_TRAIN_LOSS
 };
 enum pp_lr_by {
     PP_LR_BY_STEP,

@@ -180,10 +180,11 @@ int pp_data_dir(const char *name, char out[PP_PATH_MAX]);
  */
 struct pp_loader {
     int n, batch_size, replicas, replica, microbatches;
+    int all; /* samples of the order; an epoch uses the first n <= all */
     bool shuffle;
     uint64_t seed;
     uint64_t starts; /* windows: number of possible starts; 0: an epoch has each sample once */
-    uint32_t *order; /* [n], owned: samples of the epoch, a permutation or random windows */
+    uint32_t *order; /* [all], owned: samples of the epoch, a permutation or random windows */
 };
 
 int pp_loader_create(int n, int batch_size, int replicas, int replica, int microbatches,

@@ -13,15 +13,20 @@
 
 /*
  * Returns the learning rate of step t = 1..total (train.lr_steps if set, else total_steps).
- * Warm-up: lr*t/warmup for t <= warmup. Then constant, or linear or cosine towards 0 over the
- * remaining total - warmup steps: the first of them has the full lr, and the step after the last
- * would have 0 (as PyTorch's CosineAnnealingLR with T_max = total). multistep: lr *
- * gamma^(milestones < t), as PyTorch's MultiStepLR. With train.lr_by = epoch, t and total count
+ * Warm-up: lr*t/warmup for t <= warmup. Then constant, or linear or cosine towards lr_floor over
+ * the remaining total - warmup steps: the first of them has the full lr, and the step after the last
+ * would have lr_floor (as PyTorch's CosineAnnealingLR with T_max = total and eta_min = lr_floor).
+ * wsd: constant, then towards lr_floor over the last decay_steps steps in the same way. multistep:
+ * lr * gamma^(milestones < t), as PyTorch's MultiStepLR. plateau: constant. With train.lr_by = epoch, t and total count
  * epochs of epoch_steps steps, and warm-up is lr*t/(warmup + 1). It depends on the step alone, so a
  * resumed run has the same rates.
  */
 double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps,
                 int64_t epoch_steps);
+
+/* Returns the rate that a rate of lr_schedule = plateau becomes after so many falls: each
+ * multiplies it by lr_gamma, but not below lr_floor, as PyTorch's ReduceLROnPlateau. */
+double pp_lr_after_falls(const struct pp_config *cfg, double lr, int64_t falls);
 
 /* The steps of a run to describe: those after `done`, up to `total`. */
 struct pp_lr_span {

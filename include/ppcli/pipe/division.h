@@ -51,7 +51,9 @@ struct pp_division {
 struct pp_training {
     struct pp_backend_choice backend;
     int batch;            /* samples per step */
-    int train_n, test_n;  /* samples; test_n 0: no evaluation */
+    int train_n, test_n;  /* samples of an epoch, of a test; test_n 0: no evaluation */
+    int train_all;        /* samples of the training data; data.drop_last leaves some out in each
+                             epoch */
     int logits_rows;      /* model.logits_rows */
     bool clips;           /* gradients are clipped by their norm */
     bool reads_gradients; /* train.read_gradients */

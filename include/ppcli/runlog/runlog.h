@@ -81,6 +81,7 @@ struct pp_epoch_result {
     double train_loss, train_accuracy;
     bool tested;
     double test_loss, test_accuracy;
+    bool best;      /* the best so far by checkpoint.best */
     double seconds; /* of training, without `paused` */
     double paused;  /* seconds in which a process was stopped */
     int64_t samples;
@@ -96,6 +97,12 @@ struct pp_rank_total { /* one rank over the whole run */
 struct pp_summary {
     double test_loss, test_accuracy, train_loss, train_accuracy;
     bool tested;
+    struct {
+        const char *metric; /* that of checkpoint.best, which decided; NULL: no best one */
+        double value;
+        int64_t step, epoch;
+    } best;
+    bool ended_by_patience;
     double samples_per_second; /* of this process, as are all measurements */
     struct pp_bubble bubble;   /* as measured */
     double bubble_ideal; /* of the schedule: equal stages, B = 2F, ranks that start together */
