@@ -165,6 +165,53 @@ ok run report --compare "$a" "$folder/killed" "$folder/trace.json" "$folder/long
 same "$(cat "$folder/out")" "$folder/long/compare.html"
 page_has "$folder/long/compare.html" "[run['name'] for run in runs] == ['a', 'killed', 'trace.json', 'long']"
 
+# table_has EXPRESSION...: the CSV on standard output is so; rows is a list of dicts
+table_has() {
+    said=$(python3 - "$folder/out" "$@" 2>&1 <<'END'
+import csv, statistics, sys
+rows = list(csv.DictReader(open(sys.argv[1])))
+runs = [r for r in rows if r['kind'] == 'run']
+for expression in sys.argv[2:]:
+    if not eval(expression):
+        sys.exit(f'not so: {expression}')
+END
+    ) || complain "$last: $said"
+}
+
+for s in 1 2 3; do
+    run train "$config" --dir "$folder/seed $s" --seed "$s"
+done
+run train "$config" --dir "$folder/lr" --lr 0.05
+
+begin "a table has the keys in which runs differ, and what summary.json has"
+ok run report "$folder"/seed* "$folder/lr" "$folder/killed" --table csv
+table_has "[r['train.lr'] for r in runs] == ['0.001'] * 3 + ['0.05', '0.001']" \
+    "[r['train.seed'] for r in runs] == ['1', '2', '3', '1', '1']" "runs[0]['run'] == '$folder/seed 1'" \
+    "{k for k in rows[0] if '.' in k} == {'train.lr', 'train.seed'}" \
+    "all(float(runs[3][k]) == v for k, v in __import__('json').load(open('$folder/lr/summary.json')).items()
+         if k in ('test_loss', 'test_accuracy', 'train_loss', 'samples_per_second', 'train_seconds'))" \
+    "runs[3]['weights_sha256'] == __import__('json').load(open('$folder/lr/summary.json'))['weights_sha256']"
+
+begin "runs that differ in the seed only have a mean and a deviation"
+table_has "[(r['kind'], r['group']) for r in rows[5:]] == [('mean', '1'), ('sd', '1')]" \
+    "abs(float(rows[5]['test_loss']) - statistics.mean(float(r['test_loss']) for r in runs[:3])) < 1e-12" \
+    "abs(float(rows[6]['test_loss']) - statistics.stdev(float(r['test_loss']) for r in runs[:3])) < 1e-12" \
+    "rows[5]['train.lr'] == '0.001' and rows[5]['train.seed'] == ''"
+
+begin "a run without a summary has a row, but no part in the mean"
+table_has "runs[4]['state'] in ('unfinished', 'killed')" "runs[4]['group'] == '1'" "rows[5]['run'] == 'mean of 3'"
+
+begin "a table lists more runs than a page compares"
+ok run report "$folder"/seed* "$folder"/seed* "$folder"/seed* --table csv
+table_has "len(runs) == 9" "not any('.' in k for k in rows[0] if k != 'train.seed')"
+fails 64 "at most 8 runs, not 9; --table csv" run report "$folder"/seed* "$folder"/seed* "$folder"/seed*
+shows "| mean of 3 " run report "$folder"/seed* --table markdown
+shows "sd of 3" run report "$folder"/seed* --table text
+
+begin "a trace is not a row of a table"
+fails 64 "not a run folder" run report "$a/timeline.json" --table csv
+fails 64 "cannot be combined" run report "$a" --table csv --figure loss
+
 begin "a full disk is 74 and leaves nothing"
 if [ -c /dev/full ]; then
     code=0

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "ppcli/show/columns.h"
+
 /* ---- picture */
 
 /*
@@ -65,5 +67,12 @@ int pp_report_write(const void *view, FILE *f);
 /* Draws the figure of a struct pp_report_view as SVG. Errors: PP_EUSAGE, PP_ENOINPUT (the run did
  * not leave what it shows), PP_ERESOURCE, PP_EIO. */
 int pp_report_draw(const void *view, FILE *f);
+
+/*
+ * Prints a table of the run folders paths[n], any number: the keys in which they differ, their
+ * results and, for each group of runs that differ in train.seed only, the mean and the standard
+ * deviation. Errors: those of pp_report_open(), PP_EUSAGE (not a run folder). Local.
+ */
+int pp_runs_print(const char *const *paths, int n, enum pp_listing_form form, FILE *f);
 
 #endif
