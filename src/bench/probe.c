@@ -116,7 +116,7 @@ static int put_together(const struct meter *m, const struct probe_report *all,
     }
     p->seconds = (double)window * 1e-9;
     p->waited = waited < 0 ? -1 : waited / (double)window / ranks;
-    p->loss = last.loss / (double)last.targets;
+    p->loss = pp_loss_sums_loss(&last);
     p->bubble_predicted = forecast->bubble;
     p->simulated = forecast->step_seconds;
     p->bound = forecast->least_seconds / (p->seconds / (double)p->steps);

@@ -35,7 +35,7 @@ enum conf_type {
     CONF_LAYERS,
     CONF_DEVICES, /* run.devices and run.n_devices */
     CONF_NUMBERS, /* struct pp_numbers */
-    CONF_FLOATS,  /* struct pp_floats */
+    CONF_FLOATS,  /* struct pp_floats; word: a word in place of the numbers */
     CONF_CHOICES, /* struct pp_augments: some of the choices, each at most once */
 };
 

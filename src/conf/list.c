@@ -394,7 +394,9 @@ int conf_list_parse(const struct conf_reading *r, const char *text, struct pp_co
 {
     union list list;
     memset(&list, 0, sizeof(list));
-    if (parse_list(r, text, "none", kinds[r->o->type].take, &list) < 0)
+    if (r->o->type == CONF_FLOATS && r->o->word && strcmp(text, r->o->word) == 0)
+        list.n = PP_FLOATS_WORD;
+    else if (parse_list(r, text, "none", kinds[r->o->type].take, &list) < 0)
         return -1;
     memcpy((char *)cfg + r->o->offset, &list, kinds[r->o->type].bytes);
     return 0;
@@ -404,8 +406,8 @@ void conf_list_print(const struct conf_option *o, const struct pp_config *cfg, s
 {
     union list list;
     memcpy(&list, (const char *)cfg + o->offset, kinds[o->type].bytes);
-    if (list.n == 0)
-        conf_put(t, "none");
+    if (list.n <= 0)
+        conf_put(t, "%s", list.n == 0 ? "none" : o->word);
     for (int i = 0; i < list.n; i++) {
         conf_put(t, "%s", i == 0 ? "" : o->threes && i % 3 > 0 ? "," : " ");
         if (o->type == CONF_NUMBERS)

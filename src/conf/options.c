@@ -192,7 +192,8 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         break;
     }
     case CONF_FLOATS:
-        snprintf(out, bytes, "none | 1 to %d numbers, each %s%.10g to %.10g", PP_FLOATS_MAX,
+        snprintf(out, bytes, "none%s%s | 1 to %d numbers, each %s%.10g to %.10g",
+                 o->word ? " | " : "", o->word ? o->word : "", PP_FLOATS_MAX,
                  o->above ? "above " : "", o->min, o->max);
         break;
     }
@@ -214,6 +215,11 @@ const char *pp_activation_name(int activation)
 const char *pp_optimizer_name(int optimizer)
 {
     return name_in("train.optimizer", optimizer);
+}
+
+const char *pp_loss_name(enum pp_loss_kind kind)
+{
+    return name_in("train.loss", (int)kind);
 }
 
 int pp_optimizer_moments(int optimizer)

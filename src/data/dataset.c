@@ -104,13 +104,20 @@ int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds)
                    ds->element == PP_F32 ? " floats" : "");
 }
 
-static int set_ignored_token(const struct pp_config *cfg, struct pp_dataset *ds)
+/* Sets the token whose targets do not count, and checks that the config may leave out targets or
+ * weigh them. */
+static int check_counted(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     ds->ignored = ds->windows ? (int64_t)cfg->data.ignored_token + 1 : 0;
     if (cfg->model.mask_padding && !ds->lengths)
         return pp_fail(PP_ECONFIG, "model.mask_padding: %s has no padding", ds->name);
-    if (ds->ignored > 0 && cfg->train.microbatch_loss == PP_LOSS_SUM)
-        return pp_fail(PP_ECONFIG, "data.ignored_token: only for microbatch_loss = mean");
+    bool weighs = cfg->train.class_weights.n != 0 && !pp_loss_takes_numbers(cfg->train.loss);
+    if (weighs && ds->windows)
+        return pp_fail(PP_ECONFIG, "train.class_weights: only for labels, not for the tokens of %s",
+                       ds->name);
+    if ((ds->ignored > 0 || weighs) && cfg->train.microbatch_loss == PP_LOSS_SUM)
+        return pp_fail(PP_ECONFIG, "%s: only for microbatch_loss = mean",
+                       weighs ? "train.class_weights" : "data.ignored_token");
     return 0;
 }
 
@@ -156,10 +163,11 @@ int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int 
     ds->name = ops->info.name;
     ds->targets_each = 1;
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
+    rc = rc == 0 ? pp_dataset_check_targets(cfg, ds) : rc;
     rc = rc == 0 && !ops->makes ? shape_rows(cfg, ds) : rc;
     rc = rc == 0 ? pp_dataset_scale(cfg, ds) : rc;
     rc = rc == 0 ? pp_dataset_make_input(cfg, ds) : rc;
-    rc = rc == 0 ? set_ignored_token(cfg, ds) : rc;
+    rc = rc == 0 ? check_counted(cfg, ds) : rc;
     PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
@@ -172,7 +180,7 @@ static uint32_t read_element(const void *data, enum pp_element element, size_t i
                                : ((const uint32_t *)data)[i];
 }
 
-static uint32_t read_token(const struct pp_dataset *ds, size_t i)
+uint32_t pp_dataset_token(const struct pp_dataset *ds, size_t i)
 {
     return read_element(ds->images, ds->element, i);
 }
@@ -184,7 +192,7 @@ static int check_targets(struct pp_dataset *ds, enum pp_split split)
     uint64_t windows = ds->starts > 0 ? ds->starts : (uint64_t)ds->n;
     const long long ignored = (long long)ds->ignored - 1;
     size_t i = (size_t)ds->apart, end = i + (windows - 1) * ds->stride + (size_t)ds->features;
-    while (windows > 0 && i < end && read_token(ds, i) == ignored)
+    while (windows > 0 && i < end && pp_dataset_token(ds, i) == ignored)
         i++;
     if (windows == 0 || i < end)
         return 0;
@@ -286,7 +294,7 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
     for (size_t r = 0; r < (size_t)rows; r++) {
         for (size_t k = 0; k < n; k++) {
             size_t i = index[r] * ds->stride + k;
-            uint32_t t = read_token(ds, i);
+            uint32_t t = pp_dataset_token(ds, i);
             bad = t >= (uint32_t)limit && bad == none ? i : bad;
             if (out)
                 out[r * n + k] = t;
@@ -294,7 +302,7 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
     }
     if (ds->map) /* a change of the file explains more than a bad token that it caused */
         PP_TRY(pp_mapping_check(ds->map));
-    return bad == none ? 0 : pp_token_refuse(ds, bad, read_token(ds, bad), limit);
+    return bad == none ? 0 : pp_token_refuse(ds, bad, pp_dataset_token(ds, bad), limit);
 }
 
 uint32_t pp_dataset_label(const struct pp_dataset *ds, size_t i)
@@ -321,17 +329,6 @@ int pp_dataset_set_labels(struct pp_dataset *ds, const uint32_t *labels)
     ds->labels_crc = (uint32_t)crc32_z(0, to, bytes);
     ds->targets = to;
     return 0;
-}
-
-int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index)
-{
-    int64_t n = 0;
-    for (size_t r = 0; r < (size_t)rows; r++) {
-        size_t first = index[r] * ds->stride + (size_t)ds->apart;
-        for (size_t p = 0; p < (size_t)ds->features; p++)
-            n += read_token(ds, first + p) != ds->ignored - 1;
-    }
-    return n;
 }
 
 int pp_data_tokenizer(const struct pp_config *cfg, bool padded, struct pp_vocabulary *out)

@@ -10,8 +10,6 @@
 #include "ppcli/base/base.h"
 #include "ops.h"
 
-#define CLASSES_MAX 256 /* a label is one byte */
-
 /* Formats model.sizes, such as "784 512 10", with the first and last number that the data need; for
  * a message. */
 static const char *sizes_text(const struct pp_config *cfg, int inputs, int classes, char out[128])
@@ -48,27 +46,26 @@ int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, in
     char sizes[128], shape[48];
     bool image = ds->input.n > 1;
     pp_shape_text(&ds->input, shape, sizeof(shape));
-    if (inputs == ds->features && classes >= ds->classes && classes <= CLASSES_MAX)
+    bool numbers = pp_loss_takes_numbers(cfg->train.loss); /* of classes a model may have more */
+    if (inputs == ds->features && (numbers ? classes == ds->classes : classes >= ds->classes))
         return 0;
+    const char *what =
+        numbers ? ds->classes == 1 ? "number to predict" : "numbers to predict" : "classes";
     if (strcmp(cfg->model.type, "mlp") != 0) {
-        if (classes >= ds->classes && inputs == ds->features)
-            return 0; /* labels are a byte, a model may have more outputs */
         return pp_fail(
             PP_ECONFIG,
             "%s: the model reads %d values and has %d outputs, but a sample of %s has %s%s%d "
-            "values and there are %d classes",
+            "values and there %s %d %s",
             strcmp(cfg->model.type, "sequential") == 0 ? "model.layers" : "model.classes", inputs,
-            classes, ds->name, image ? shape : "", image ? " = " : "", ds->features, ds->classes);
-    }
-    if (inputs == ds->features && classes > CLASSES_MAX) {
-        return pp_fail(PP_ECONFIG, "model.sizes ends with %d; labels are bytes: at most %d classes",
-                       classes, CLASSES_MAX);
+            classes, ds->name, image ? shape : "", image ? " = " : "", ds->features,
+            ds->classes == 1 ? "is" : "are", ds->classes, what);
     }
     return pp_fail(PP_ECONFIG,
                    "model.sizes begins with %d and ends with %d, but a sample of %s has %s%s%d "
-                   "values and there are %d classes; use model.sizes = %s",
+                   "values and there %s %d %s; use model.sizes = %s",
                    inputs, classes, ds->name, image ? shape : "", image ? " = " : "", ds->features,
-                   ds->classes, sizes_text(cfg, ds->features, ds->classes, sizes));
+                   ds->classes == 1 ? "is" : "are", ds->classes, what,
+                   sizes_text(cfg, ds->features, ds->classes, sizes));
 }
 
 int pp_dataset_check_keys(struct pp_config *cfg)
@@ -207,10 +204,16 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
         return pp_config_problem(cfg, "data.ignored_token",
                                  "data.ignored_token: %d, but the model has tokens 0 to %d",
                                  cfg->data.ignored_token, model_classes - 1);
-    if (pp_loss_takes_numbers(cfg->train.loss))
-        return pp_config_problem(cfg, "train.loss",
-                                 "train.loss: only cross_entropy can be trained so far");
+    int weights = cfg->train.class_weights.n;
+    if (cfg->source && weights > 0 && weights != model_classes &&
+        !pp_loss_takes_numbers(cfg->train.loss))
+        return pp_config_problem(cfg, "train.class_weights",
+                                 "train.class_weights: %d number%s, but the model has %d classes; "
+                                 "write one for each, or balanced",
+                                 weights, pp_plural(weights), model_classes);
     int rc = known_sample(cfg, ops, &known);
+    if (rc == 0 && known.shape.n > 0)
+        rc = pp_dataset_check_targets(cfg, &known);
     if (rc == 0 && known.shape.n > 0)
         rc = pp_dataset_fits(cfg, &known, inputs, model_classes);
     for (int split = 0; rc == 0 && split < 2; split++) {

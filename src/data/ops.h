@@ -188,7 +188,8 @@ struct pp_pair {
     char images[PP_PATH_MAX], labels[PP_PATH_MAX];
     pp_array_read *read;
     enum pp_split split;
-    int classes; /* 0: the largest label + 1 */
+    int classes;  /* 0: the largest label + 1 */
+    bool numbers; /* the targets are numbers, not labels */
     enum pp_layout_of layout;
 };
 
@@ -212,6 +213,16 @@ int pp_samples_max(const struct pp_config *cfg, enum pp_split split);
 /* Sets the targets of `ds` to labels[ds->n], in the smallest type that holds them, and their
  * checksum. Errors: PP_ERESOURCE. */
 int pp_dataset_set_labels(struct pp_dataset *ds, const uint32_t *labels);
+
+/* Makes numbers[ds->n][each] the targets of `ds`, which then owns them; NULL: not requested. */
+void pp_dataset_set_numbers(struct pp_dataset *ds, int each, float *numbers);
+
+/* Checks that train.loss is one for the targets of `ds`. Errors: PP_ECONFIG; PP_EFORMAT for a
+ * number that it does not take. */
+int pp_dataset_check_targets(const struct pp_config *cfg, const struct pp_dataset *ds);
+
+/* Returns token i of a text. */
+uint32_t pp_dataset_token(const struct pp_dataset *ds, size_t i);
 
 /* Returns whether data.split puts the sample with this key, such as the bytes of a row or the name
  * of a file, into the test set. A sample's answer depends on its key and on the share alone. */

@@ -19,9 +19,9 @@ static int check_pair(const struct pp_pair *p, const struct pp_array *images,
                        "channels)",
                        p->images);
     }
-    if (labels->n != labels->dims[0]) {
-        return pp_fail(PP_EFORMAT, "%s: %d dimensions, expected 1 (labels)", p->labels,
-                       labels->n_dims);
+    if (labels->n_dims > (p->numbers ? 2 : 1) && labels->n != labels->dims[0]) {
+        return pp_fail(PP_EFORMAT, "%s: %d dimensions, expected %s", p->labels, labels->n_dims,
+                       p->numbers ? "1 or 2 (samples, then the numbers of each)" : "1 (labels)");
     }
     if (images->dims[0] != labels->dims[0]) {
         return pp_fail(PP_EFORMAT, "%s holds %u images, but %s holds %u labels", p->images,
@@ -60,22 +60,43 @@ static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_da
     return 0;
 }
 
-/* Converts n labels in place from floats, as npy files have them, to bytes. */
-static int convert_to_bytes(const char *path, void **data, size_t n)
+/* Returns element i of an array that was read. */
+static float read_value(const struct pp_array *a, const void *data, size_t i)
 {
-    const float *from = (const float *)(const void *)*data;
-    uint8_t *to = *data, *smaller; /* never ahead of the reader */
-    for (size_t i = 0; i < n; i++) {
-        float v = from[i];
-        if (!(v >= 0 && v <= 255 && v == floorf(v))) {
-            return pp_fail(PP_EFORMAT, "%s: label %zu is %g, expected a whole number from 0 to 255",
-                           path, i, (double)v);
-        }
-        to[i] = (uint8_t)v;
-    }
-    smaller = pp_realloc(to, n, 1);
-    *data = smaller ? smaller : to;
+    return a->pixels ? (float)((const uint8_t *)data)[i] : ((const float *)data)[i];
+}
+
+/* Makes the array the numbers to predict: a row for each sample. */
+static int take_numbers(const struct pp_array *a, const void *data, struct pp_dataset *ds)
+{
+    float *numbers;
+    PP_ALLOC(numbers, a->n);
+    for (size_t i = 0; i < a->n; i++)
+        numbers[i] = read_value(a, data, i);
+    pp_dataset_set_numbers(ds, ds->targets_each, numbers);
     return 0;
+}
+
+#define LABEL_MAX 16777215 /* whole numbers up to here are exact in a float */
+
+/* Makes the array the labels: classes, whole numbers from 0. */
+static int take_labels(const struct pp_pair *p, const struct pp_array *a, const void *data,
+                       struct pp_dataset *ds)
+{
+    PP_TAKE(uint32_t, labels, a->n);
+    int most = p->classes > 0 ? p->classes - 1 : LABEL_MAX;
+    for (size_t i = 0; i < a->n; i++) {
+        float v = read_value(a, data, i);
+        if (!(v >= 0 && v <= (float)most && v == floorf(v))) {
+            return pp_fail(PP_EFORMAT, "%s: label %zu is %g, expected %s0 to %d%s", p->labels, i,
+                           (double)v, a->pixels ? "" : "a whole number from ", most,
+                           p->classes > 0 || v == floorf(v)
+                               ? ""
+                               : "; numbers to predict need train.loss = mse, mae, huber or bce");
+        }
+        labels[i] = (uint32_t)v;
+    }
+    return pp_dataset_set_labels(ds, labels);
 }
 
 void pp_keep_samples(struct pp_dataset *ds, int samples_max)
@@ -102,20 +123,15 @@ int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char 
                          "%s: every label is 0: with one class there is nothing to learn", path);
 }
 
+/* Reads the targets of all samples; ds->n is set. */
 static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
 {
-    PP_TRY(p->read(p->labels, a, &ds->targets));
-    if (!a->pixels)
-        PP_TRY(convert_to_bytes(p->labels, &ds->targets, a->n));
-    for (size_t i = 0; p->classes > 0 && i < a->n; i++) {
-        const int label = (int)pp_dataset_label(ds, i);
-        if (label >= p->classes) {
-            return pp_fail(PP_EFORMAT, "%s: label %zu is %d, expected 0 to %d", p->labels, i, label,
-                           p->classes - 1);
-        }
-    }
-    ds->labels_crc = (uint32_t)crc32_z(0, ds->targets, a->n);
-    return 0;
+    void *data = NULL;
+    PP_TRY(p->read(p->labels, a, &data));
+    PP_OWN_MEMORY void *owned = data;
+    if (a->dims[0] != (uint32_t)ds->n)
+        return pp_fail(PP_EFORMAT, "%s changed while it was read", p->labels);
+    return p->numbers ? take_numbers(a, owned, ds) : take_labels(p, a, owned, ds);
 }
 
 /* Returns whether an array [n][a][b][c] has its channels first, in a, and not last, in c. Two
@@ -179,17 +195,19 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
             header.pixels == images.pixels && memcmp(header.dims, d, sizeof(header.dims)) == 0;
         images.n = same ? images.n : 0;
     }
-    if (parts & PP_DATA_LABELS || p->classes == 0)
-        PP_TRY(read_labels(p, &labels, ds));
-    if (d[0] == 0 || images.n == 0 || labels.n != d[0])
+    if (d[0] == 0 || images.n == 0)
         return pp_fail(PP_EFORMAT, "%s changed while it was read", p->images);
     ds->n = (int)d[0];
     ds->scale = images.pixels ? 1.0f / 255.0f : 1.0f;
     ds->classes = p->classes;
-    PP_TRY(p->classes == 0 ? pp_classes_of_labels(ds, p->split, p->labels) : 0);
+    if (p->numbers)
+        pp_dataset_set_numbers(ds, (int)(labels.n / d[0]), NULL);
+    if (parts & PP_DATA_LABELS || (p->classes == 0 && !p->numbers))
+        PP_TRY(read_labels(p, &labels, ds));
+    PP_TRY(p->classes == 0 && !p->numbers ? pp_classes_of_labels(ds, p->split, p->labels) : 0);
     PP_TRY(shape_samples(p, &images, ds));
     pp_keep_samples(ds, samples_max);
-    if (!(parts & PP_DATA_LABELS)) {
+    if (!(parts & PP_DATA_LABELS) && ds->targets) {
         pp_free(ds->targets);
         ds->targets = NULL;
         ds->labels_crc = 0;
@@ -202,7 +220,10 @@ static int open_own(const struct pp_dataset_ops *self, const struct pp_config *c
                     int model_classes, struct pp_dataset *ds)
 {
     bool train = split == PP_SPLIT_TRAIN;
-    struct pp_pair p = {.read = self->read, .split = split, .layout = cfg->data.layout};
+    struct pp_pair p = {.read = self->read,
+                        .split = split,
+                        .layout = cfg->data.layout,
+                        .numbers = pp_loss_takes_numbers(cfg->train.loss)};
     PP_TRY(pp_path_format(p.images, "%s", train ? cfg->data.train_images : cfg->data.test_images));
     PP_TRY(pp_path_format(p.labels, "%s", train ? cfg->data.train_labels : cfg->data.test_labels));
     PP_TRY(pp_pair_open(&p, pp_samples_max(cfg, split), parts, ds));

@@ -8,6 +8,12 @@
  *   prototype[c][j] = byte j of stream ("synthetic:class", c)
  *   noise[r][j]     = byte j of row r of stream ("synthetic:train" or "synthetic:test", 0)
  *   image[r][j]     = (prototype[r mod classes][j] + noise[r][j] + 1) / 2
+ *
+ * For a loss of numbers the targets are a linear function of up to 64 pixels, evenly spread, and
+ * noise; yes or no is whether that is above 0.
+ *
+ *   target[r][k] = sum over i of weight[k][i] * image[r][place[i]] / 255 + noise[r][k] / 10
+ *   weight, noise in -1 to 1: streams ("synthetic:weight", k), ("synthetic:train noise", 0) or test
  */
 
 #include <zlib.h>
@@ -43,28 +49,78 @@ static int count_samples(const struct pp_config *cfg, enum pp_split split, int t
     return n > 0 ? n : split == PP_SPLIT_TRAIN ? train : test;
 }
 
-static int make_images(uint64_t seed, enum pp_split split, struct pp_dataset *ds)
+/* What makes the pictures of a split. */
+struct maker {
+    uint64_t seed, stream;
+    size_t features, classes;
+    uint8_t *prototypes; /* [classes][features]; owned */
+};
+
+static void maker_fini(struct maker *m)
 {
-    size_t features = pp_shape_floats(&ds->shape);
-    size_t classes = (size_t)ds->classes;
-    PP_OWN_MEMORY uint8_t *prototypes = pp_alloc(classes, features);
-    ds->images = pp_alloc((size_t)ds->n, features);
-    PP_TRY(prototypes && ds->images ? 0 : PP_ERESOURCE);
-    for (size_t c = 0; c < classes; c++) {
-        make_bytes(seed, pp_rng_stream("synthetic:class", c), 0, features,
-                   prototypes + c * features);
-    }
-    uint64_t stream =
-        pp_rng_stream(split == PP_SPLIT_TRAIN ? "synthetic:train" : "synthetic:test", 0);
-    uint64_t row_blocks = (features + BLOCK - 1) / BLOCK;
+    pp_free(m->prototypes);
+}
+
+static int maker_init(uint64_t seed, enum pp_split split, const struct pp_dataset *ds,
+                      struct maker *m)
+{
+    *m = (struct maker){
+        .seed = seed,
+        .stream = pp_rng_stream(split == PP_SPLIT_TRAIN ? "synthetic:train" : "synthetic:test", 0),
+        .features = pp_shape_floats(&ds->shape),
+        .classes = (size_t)ds->classes};
+    PP_ALLOC(m->prototypes, m->classes * m->features);
+    for (size_t c = 0; c < m->classes; c++)
+        make_bytes(seed, pp_rng_stream("synthetic:class", c), 0, m->features,
+                   m->prototypes + c * m->features);
+    return 0;
+}
+
+static void make_image(const struct maker *m, size_t r, uint8_t *image)
+{
+    const uint8_t *prototype = m->prototypes + r % m->classes * m->features;
+    make_bytes(m->seed, m->stream, r * ((m->features + BLOCK - 1) / BLOCK), m->features, image);
+    for (size_t j = 0; j < m->features; j++)
+        image[j] = (uint8_t)((image[j] + prototype[j] + 1) / 2);
+}
+
+static int make_images(const struct maker *m, struct pp_dataset *ds)
+{
+    PP_ALLOC(ds->images, (size_t)ds->n * m->features);
+    for (size_t r = 0; r < (size_t)ds->n; r++)
+        make_image(m, r, ds->images + r * m->features);
+    ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * m->features);
+    return 0;
+}
+
+/* Returns a number of -1 to 1. */
+static double made_number(uint64_t seed, uint64_t stream, uint64_t i)
+{
+    return pp_rng_u32(seed, stream, i) / 2147483648.0 - 1;
+}
+
+#define PLACES 64 /* most pixels that a target depends on */
+
+static int make_numbers(const struct maker *m, enum pp_split split, bool yes_no,
+                        struct pp_dataset *ds)
+{
+    const size_t k = m->classes, places = m->features < PLACES ? m->features : PLACES;
+    uint64_t noise = pp_rng_stream(
+        split == PP_SPLIT_TRAIN ? "synthetic:train noise" : "synthetic:test noise", 0);
+    PP_TAKE(uint8_t, image, m->features);
+    float *numbers;
+    PP_ALLOC(numbers, (size_t)ds->n * k);
     for (size_t r = 0; r < (size_t)ds->n; r++) {
-        uint8_t *image = ds->images + r * features;
-        const uint8_t *prototype = prototypes + r % classes * features;
-        make_bytes(seed, stream, r * row_blocks, features, image);
-        for (size_t j = 0; j < features; j++)
-            image[j] = (uint8_t)((image[j] + prototype[j] + 1) / 2);
+        make_image(m, r, image);
+        for (size_t t = 0; t < k; t++) {
+            uint64_t weights = pp_rng_stream("synthetic:weight", t);
+            double sum = made_number(m->seed, noise, r * k + t) / 10;
+            for (size_t i = 0; i < places; i++)
+                sum += made_number(m->seed, weights, i) * image[i * m->features / places] / 255;
+            numbers[r * k + t] = yes_no ? (float)(sum > 0) : (float)sum;
+        }
     }
-    ds->images_crc = (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features);
+    pp_dataset_set_numbers(ds, (int)k, numbers);
     return 0;
 }
 
@@ -85,10 +141,16 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
     PP_TRY(pp_data_shape(cfg, &ds->shape));
     ds->classes = model_classes;
     ds->scale = 1.0f / 255.0f;
+    bool numbers = pp_loss_takes_numbers(cfg->train.loss);
+    PP_OWN(maker_fini) struct maker m = {.prototypes = NULL};
+    if (numbers)
+        pp_dataset_set_numbers(ds, ds->classes, NULL);
+    PP_TRY(parts ? maker_init(cfg->train.seed, split, ds, &m) : 0);
     if (parts & PP_DATA_IMAGES)
-        PP_TRY(make_images(cfg->train.seed, split, ds));
+        PP_TRY(make_images(&m, ds));
     if (parts & PP_DATA_LABELS)
-        PP_TRY(make_labels(ds));
+        PP_TRY(numbers ? make_numbers(&m, split, cfg->train.loss == PP_LOSS_BCE, ds)
+                       : make_labels(ds));
     return pp_path_format(ds->origin, "made from the seed");
 }
 

@@ -57,8 +57,24 @@ static void place_pictures(struct pp_exec *x, struct pp_arena *a, bool copies)
 /* Returns how many bytes the targets of a sample have; without a data set, at most. */
 static size_t bytes_of_targets(const struct pp_exec *x, const struct pp_dataset *ds)
 {
-    return !ds ? sizeof(uint32_t) * (size_t)x->layout->model->classes
+    bool numbers = pp_loss_takes_numbers(x->cfg->train.loss);
+    return !ds ? sizeof(uint32_t) * (numbers ? (size_t)x->layout->model->classes : 1)
                : pp_element_bytes(ds->target_element) * (size_t)ds->targets_each;
+}
+
+/* Takes memory for train.class_weights, and computes them. */
+static int place_weights(struct pp_exec *x, struct pp_arena *a)
+{
+    struct exec_input *in = &x->input;
+    size_t classes = (size_t)x->layout->model->classes, bytes = classes * sizeof(*in->weights);
+    if (x->cfg->train.class_weights.n == 0 || pp_loss_takes_numbers(x->cfg->train.loss))
+        return 0;
+    in->weights = pp_arena_take(a, classes, sizeof(*in->weights));
+    if (!a->base)
+        return 0;
+    PP_ALLOC(in->weighs, classes);
+    PP_TRY(pp_dataset_class_weights(x->cfg, x->data[PP_SPLIT_TRAIN], (int)classes, in->weighs));
+    return pp_backend_to_device(x->be, in->weights, in->weighs, bytes);
 }
 
 int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool first, bool last)
@@ -89,7 +105,7 @@ int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool fi
     }
     if (first && pp_ahead_makes(x->cfg, PP_SPLIT_TRAIN))
         place_pictures(x, a, copies);
-    return 0;
+    return last ? place_weights(x, a) : 0;
 }
 
 void exec_input_place_step(struct pp_exec *x, struct pp_arena *a)
@@ -179,11 +195,11 @@ static int fill_block(struct pp_exec *x, struct exec_flight *flight, size_t *out
         return 0;
     pp_loader_microbatch(ld, flight->step, 0, &index);
     memcpy(part_of_flight(x, flight, in->index), index, (size_t)rows * sizeof(*index));
-    if (x->targets && ds && ds->ignored > 0) { /* counts all replicas' shares */
+    if (x->targets && ds && (ds->ignored > 0 || in->weighs)) { /* of all replicas' shares */
         struct pp_optimizer_args *args = flight->block;
-        int64_t n = pp_dataset_counted(ds, pp_loader_batch_rows(ld, flight->step),
-                                       index - pp_loader_share_first(ld, flight->step));
-        args->loss_scale = n > 0 ? (float)(1.0 / (double)n) : 0;
+        double weight = pp_dataset_weight(ds, in->weighs, pp_loader_batch_rows(ld, flight->step),
+                                          index - pp_loader_share_first(ld, flight->step));
+        args->loss_scale = weight > 0 ? (float)(1.0 / weight) : 0;
     }
     bool moves = in->moves && flight->split == PP_SPLIT_TRAIN;
     void *windows = in->windows ? part_of_flight(x, flight, in->windows) : NULL;
@@ -271,19 +287,30 @@ int exec_input_gather(const struct pp_exec *x, enum pp_split split, int step, in
     return pp_backend_gather(x->be, &g);
 }
 
-int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, int mb,
-                       struct pp_targets *out)
+int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, int mb)
 {
     const struct exec_input *in = &x->input;
     const struct pp_dataset *ds = x->data[split];
     const uint32_t *index;
     int rows = find_samples(x, split, step, mb, &index);
-    *out = pp_dataset_targets(ds, in->targets[split], rows, index, x->targets);
-    if (in->windows) {
-        out->stride = (size_t)out->P + (size_t)ds->apart;
-        out->data = in->windows + (size_t)(index - in->index) * out->stride;
-        out->element = PP_U32;
-        out->index = NULL;
+    if (pp_loss_takes_numbers(x->cfg->train.loss)) {
+        const struct pp_gather numbers = {.B = rows,
+                                          .F = x->layout->model->outputs,
+                                          .data = in->targets[split],
+                                          .element = PP_F32,
+                                          .stride = (size_t)x->layout->model->outputs,
+                                          .index = index,
+                                          .scaling = {.scale = {1}},
+                                          .x = x->targets,
+                                          .f32 = true};
+        return pp_backend_gather(x->be, &numbers);
     }
-    return pp_backend_targets(x->be, out);
+    struct pp_targets t = pp_dataset_targets(ds, in->targets[split], rows, index, x->targets);
+    if (in->windows) {
+        t.stride = (size_t)t.P + (size_t)ds->apart;
+        t.data = in->windows + (size_t)(index - in->index) * t.stride;
+        t.element = PP_U32;
+        t.index = NULL;
+    }
+    return pp_backend_targets(x->be, &t);
 }

@@ -156,6 +156,8 @@ struct exec_timer {
 struct exec_input {
     const void *images[2], *targets[2]; /* [enum pp_split] whole splits; NULL: not on this rank */
     const void *lengths[2];             /* lengths as u32; with model.mask_padding, on all ranks */
+    float *weights;                     /* [classes] device memory: train.class_weights; or NULL */
+    float *weighs;                      /* the same in host memory; owned */
     size_t block_bytes; /* bytes of a step's block: struct pp_optimizer_args, then the arrays
                                   below */
     uint32_t *index;    /* samples of this replica's share of the batch */
@@ -218,8 +220,8 @@ struct pp_exec {
     struct pp_chunk_loan loan; /* memory that the chunks share; its arrays are one block, owned */
     struct pp_exec_bytes bytes;
     struct pp_optimizer_args *args; /* arguments of the step; the samples follow: input.index */
-    int32_t *targets; /* [max_rows][positions] on the last stage: targets of the current
-                         micro-batch */
+    void *targets; /* on the last stage, targets of the current micro-batch: int32_t
+                      [max_rows][positions], or numbers as float [max_rows][outputs] */
     struct exec_results *results;
     struct pp_loss_sums *sums[2]; /* point into results; NULL: the last stage is elsewhere */
     struct pp_loss_sums *unread;  /* sums of an R of the last stage, ignored because F counted them;
@@ -273,8 +275,7 @@ void exec_input_take_pictures(struct pp_exec *x, struct exec_flight *flight);
 int exec_input_upload(struct pp_exec *x, struct exec_flight *flight);
 /* Gathers the inputs of a micro-batch into to[rows][inputs], and its targets into x->targets. */
 int exec_input_gather(const struct pp_exec *x, enum pp_split split, int step, int mb, float *to);
-int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, int mb,
-                       struct pp_targets *out);
+int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, int mb);
 
 /* exec_step.c. Local, except exec_enqueue(), which is collective in effect. */
 int exec_flights_create(struct pp_exec *x);

@@ -210,9 +210,10 @@ static int take_rank_memory(struct pp_exec *x, struct pp_arena *a, bool shared_s
     x->bytes.messages = measure_growth(a, &mark);
     PP_TRY(exec_input_place(x, a, copies, has_first, has_last));
     x->bytes.data = measure_growth(a, &mark);
+    int each =
+        pp_loss_takes_numbers(x->cfg->train.loss) ? l->model->outputs : pp_model_targets(l->model);
     if (has_last)
-        x->targets = pp_arena_take(a, (size_t)l->max_rows * (size_t)pp_model_targets(l->model),
-                                   sizeof(*x->targets));
+        x->targets = pp_arena_take(a, (size_t)l->max_rows * (size_t)each, sizeof(int32_t));
     exec_zero_memory(x, a);
     if (l->replicas > 1 && x->zero.n == 0)
         x->scratch = pp_arena_take(a, largest, sizeof(float));
@@ -284,6 +285,7 @@ void exec_memory_free(struct pp_exec *x)
     pp_free(x->first);
     pp_free(x->group);
     pp_free(x->check.found);
+    pp_free(x->input.weighs);
     pp_free(x->zero.buckets);
     pp_free(x->zero.shards);
     if (x->arena.base)

@@ -145,26 +145,59 @@ static int return_slots(const struct walk *w, const struct pp_action *a, int fir
 
 /* ---- actions */
 
-/* Fills *out with the arguments of the loss of a micro-batch, except its logits, and computes its
+/* The loss of a micro-batch. */
+struct loss {
+    bool of_numbers; /* which of the two it is */
+    struct pp_softmax_cross_entropy classes;
+    struct pp_numbers_loss numbers;
+};
+
+/* Fills *out with the arguments of the loss of a micro-batch, except its outputs, and gathers its
  * targets. */
-static int prepare_loss(const struct walk *w, int mb, struct pp_softmax_cross_entropy *out)
+static int prepare_loss(const struct walk *w, int mb, struct loss *out)
 {
     const struct pp_exec *x = w->x;
-    struct pp_targets t;
-    PP_TRY(exec_input_targets(x, w->split, w->step, mb, &t));
     const struct pp_config *cfg = x->cfg;
+    const struct pp_model *m = x->layout->model;
+    int B = rows_of_microbatch(w, mb), P = pp_model_targets(m);
+    int row = pp_model_logits_row(m, &x->be->choice);
     int64_t batch = pp_loader_batch_rows(x->loader[w->split], w->step);
-    *out = (struct pp_softmax_cross_entropy){
-        .B = t.B,
-        .P = t.P,
-        .C = x->layout->model->classes,
-        .targets = x->targets,
-        .grad_scale = pp_loss_grad_scale(cfg, batch * t.P, (int64_t)t.B * t.P),
-        .scale = x->data[w->split]->ignored > 0 ? &x->args->loss_scale : NULL,
-        .smoothing = (float)cfg->train.label_smoothing,
-        .sums = x->sums[w->split],
-        .row = pp_model_logits_row(x->layout->model, &x->be->choice)};
+    bool weighs = x->data[w->split]->ignored > 0 || x->input.weights;
+    PP_TRY(exec_input_targets(x, w->split, w->step, mb));
+    *out = (struct loss){.of_numbers = pp_loss_takes_numbers(cfg->train.loss)};
+    if (out->of_numbers) {
+        int64_t each = m->outputs;
+        out->numbers =
+            (struct pp_numbers_loss){.B = B,
+                                     .C = m->outputs,
+                                     .kind = cfg->train.loss,
+                                     .targets = x->targets,
+                                     .grad_scale = pp_loss_grad_scale(cfg, batch * each, B * each),
+                                     .sums = x->sums[w->split],
+                                     .row = row};
+    } else {
+        out->classes = (struct pp_softmax_cross_entropy){
+            .B = B,
+            .P = P,
+            .C = m->classes,
+            .targets = x->targets,
+            .grad_scale = pp_loss_grad_scale(cfg, batch * P, (int64_t)B * P),
+            .scale = weighs ? &x->args->loss_scale : NULL,
+            .smoothing = (float)cfg->train.label_smoothing,
+            .sums = x->sums[w->split],
+            .row = row,
+            .weights = x->input.weights};
+    }
     return 0;
+}
+
+/* Computes a loss; with `gradient`, replaces the outputs by their gradient. */
+static int run_loss(struct pp_backend *be, struct loss *l, float *outputs, bool gradient)
+{
+    l->classes.logits = l->numbers.outputs = outputs;
+    l->classes.dlogits = l->numbers.doutputs = gradient ? outputs : NULL;
+    return l->of_numbers ? pp_backend_numbers_loss(be, &l->numbers)
+                         : pp_backend_softmax_cross_entropy(be, &l->classes);
 }
 
 static float *address_of_kept_logits(const struct walk *w, int mb)
@@ -192,17 +225,15 @@ static int keep_logits(const struct walk *w, int mb, const float *logits)
 static int compute_loss(const struct walk *w, int mb, float *logits, struct pp_loss_sums *sums,
                         bool gradient)
 {
-    struct pp_softmax_cross_entropy l;
+    struct loss l;
     PP_TRY(prepare_loss(w, mb, &l));
-    l.logits = logits;
-    l.dlogits = gradient ? logits : NULL;
-    l.sums = sums;
-    return pp_backend_softmax_cross_entropy(w->x->be, &l);
+    l.classes.sums = l.numbers.sums = sums;
+    return run_loss(w->x->be, &l, logits, gradient);
 }
 
 struct loss_pieces {
     struct pp_backend *be;
-    struct pp_softmax_cross_entropy whole;
+    struct loss whole;
     bool gradient;
     float *kept; /* NULL: logits are not kept */
 };
@@ -210,17 +241,19 @@ struct loss_pieces {
 static int loss_of_piece(const void *ctx, int first, int n, float *logits)
 {
     const struct loss_pieces *p = ctx;
-    struct pp_softmax_cross_entropy l = p->whole;
-    size_t at = (size_t)first * (size_t)l.C;
-    l.uncounted = first == 0 ? n - l.B : n;
-    l.B = n;
-    l.P = 1;
-    l.logits = logits;
-    l.targets += first;
-    l.dlogits = p->gradient ? logits : NULL;
-    PP_TRY(pp_backend_softmax_cross_entropy(p->be, &l));
-    return p->kept ? pp_backend_rows_to_host(p->be, p->kept + at, logits, (size_t)n, l.C, l.row)
-                   : 0;
+    struct loss l = p->whole;
+    int C = l.of_numbers ? l.numbers.C : l.classes.C;
+    size_t at = (size_t)first * (size_t)C;
+    l.classes.uncounted = first == 0 ? n - l.classes.B : n;
+    l.classes.B = l.numbers.B = n;
+    l.classes.P = 1;
+    if (l.of_numbers)
+        l.numbers.targets += at;
+    else
+        l.classes.targets += first;
+    PP_TRY(run_loss(p->be, &l, logits, p->gradient));
+    int row = l.of_numbers ? l.numbers.row : l.classes.row;
+    return p->kept ? pp_backend_rows_to_host(p->be, p->kept + at, logits, (size_t)n, C, row) : 0;
 }
 
 /* Computes the logits in pieces, their loss and, in training, the gradients of the last layer. */

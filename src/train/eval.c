@@ -185,7 +185,7 @@ static int evaluate_rank(struct pp_worker *w, void *ctx)
                        "there is nothing to test: every target of data set '%s' is the "
                        "token that data.ignored_token leaves out",
                        w->run->cfg->data.dataset);
-    e.loss = pp_loss_sums_mean(&test, test.loss);
+    e.loss = pp_loss_sums_loss(&test);
     e.accuracy = pp_loss_sums_mean(&test, (double)test.correct);
     PP_TRY(pp_exec_weights_sha256(w->x, e.weights_sha256));
     if (w->rank == 0) {

@@ -65,7 +65,7 @@ static int gather_counters(struct trainer *tr, struct totals *train, struct pp_l
     begin_window(tr);
     memset(train, 0, sizeof(*train));
     memset(test, 0, sizeof(*test));
-    tr->epoch.sums.loss = 0;
+    memset(&tr->epoch.sums, 0, sizeof(tr->epoch.sums));
     for (int r = 0; r < tr->run->layout->ranks; r++) {
         const struct report *a = &tr->all[r];
         pp_loss_sums_add(&train->sums, &a->train);
@@ -73,7 +73,7 @@ static int gather_counters(struct trainer *tr, struct totals *train, struct pp_l
         train->window_ns = a->window_ns > train->window_ns ? a->window_ns : train->window_ns;
         train->paused_ns = a->paused_ns > train->paused_ns ? a->paused_ns : train->paused_ns;
         train->busy_ns += a->busy_ns;
-        tr->epoch.sums.loss += a->epoch.loss;
+        pp_loss_sums_add(&tr->epoch.sums, &a->epoch);
         tr->stop = a->stop > tr->stop ? a->stop : tr->stop;
         tr->saves = a->saves > tr->saves ? a->saves : tr->saves;
         tr->refused = tr->refused || a->refused;
@@ -91,10 +91,10 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     tr->meetings++;
     if (epoch_end && tr->timeline)
         pp_timeline_keep(tr->timeline, tr->spec->ring);
-    double loss = tr->epoch.sums.loss; /* not the sum over windows, which end at times that the
-                                          clock decides */
+    const struct pp_loss_sums sums = tr->epoch.sums; /* not the sum over windows, which end at times
+                                                        that the clock decides */
     add_totals(&tr->epoch, &w);
-    tr->epoch.sums.loss = loss;
+    tr->epoch.sums = sums;
     add_totals(&tr->record, &w);
     tr->train_ns += w.window_ns;
     tr->samples += w.sums.rows;
@@ -115,7 +115,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
             .epoch = tr->epoch_no,
             .step = tr->epoch_step,
             .t = tr->t,
-            .loss = pp_loss_sums_mean(&from->sums, from->sums.loss),
+            .loss = pp_loss_sums_loss(&from->sums),
             .accuracy = pp_loss_sums_mean(&from->sums, (double)from->sums.correct),
             .seconds = (double)from->window_ns * 1e-9,
             .paused = (double)from->paused_ns * 1e-9,
@@ -165,7 +165,7 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
     struct pp_loss_sums test;
     PP_TRY(gather_counters(tr, &none, &test));
     e->tested = test.targets > 0;
-    *loss = e->tested ? pp_loss_sums_mean(&test, test.loss) : 0;
+    *loss = e->tested ? pp_loss_sums_loss(&test) : 0;
     if (!e->tested || !isfinite(*loss)) {
         e->tested = false;
         return 0;
@@ -418,7 +418,7 @@ static int run_epoch(struct trainer *tr)
     struct pp_epoch_result e = {
         .epoch = tr->epoch_no,
         .t = tr->t,
-        .train_loss = pp_loss_sums_mean(&tr->epoch.sums, tr->epoch.sums.loss),
+        .train_loss = pp_loss_sums_loss(&tr->epoch.sums),
         .train_accuracy = pp_loss_sums_mean(&tr->epoch.sums, (double)tr->epoch.sums.correct),
         .seconds = (double)tr->epoch.window_ns * 1e-9,
         .paused = (double)tr->epoch.paused_ns * 1e-9,

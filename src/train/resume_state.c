@@ -14,24 +14,60 @@
  * after a resume may then differ in the last bits. */
 #define REPLICAS_MAX 40
 
-static const char *loss_name(int replica, char out[32])
+/* The sums of an epoch that depend on the order in which they are added up. */
+static const struct {
+    const char *name;
+    size_t offset; /* in struct pp_loss_sums */
+} parts[] = {{"epoch.loss", offsetof(struct pp_loss_sums, loss)},
+             {"epoch.weight", offsetof(struct pp_loss_sums, weight)},
+             {"epoch.squares", offsetof(struct pp_loss_sums, squares)},
+             {"epoch.absolutes", offsetof(struct pp_loss_sums, absolutes)},
+             {"epoch.sum", offsetof(struct pp_loss_sums, sum)},
+             {"epoch.sum_squares", offsetof(struct pp_loss_sums, sum_squares)}};
+#define PARTS (sizeof(parts) / sizeof(parts[0]))
+
+static double *part_of_sums(struct pp_loss_sums *sums, size_t part)
 {
-    snprintf(out, 32, "epoch.loss.%d", replica);
+    return (double *)(void *)((char *)sums + parts[part].offset);
+}
+
+/* Returns how many of the parts a run has: only the loss, if all targets count alike. */
+static size_t parts_of_run(const struct pp_config *cfg)
+{
+    return pp_loss_takes_numbers(cfg->train.loss) ? PARTS : cfg->train.class_weights.n != 0 ? 2 : 1;
+}
+
+static const char *name_of_part(size_t part, int replica, char out[32])
+{
+    snprintf(out, 32, "%s.%d", parts[part].name, replica);
     return out;
 }
 
-/* Returns the loss with which the last rank of a replica continues the epoch. If the checkpoint's
+/* Returns the sum with which the last rank of a replica continues the epoch. If the checkpoint's
  * run had another number of replicas, the first replica gets the whole sum. */
-static double loss_so_far(const struct pp_ckpt_state *s, int replica, int replicas)
+static double sum_so_far(const struct pp_ckpt_state *s, size_t part, int replica, int replicas)
 {
     char name[32];
     double sum = 0, mine = 0, next;
     int n = 0;
-    for (; (next = pp_ckpt_get(s, loss_name(n, name), -1)) != -1; n++) {
+    for (; !isnan(next = pp_ckpt_get(s, name_of_part(part, n, name), NAN)); n++) {
         sum += next;
         mine = n == replica ? next : mine;
     }
     return n == replicas ? mine : replica == 0 ? sum : 0;
+}
+
+static void set_parts(const struct trainer *tr, struct pp_ckpt_state *s)
+{
+    const struct pp_layout *l = tr->run->layout;
+    struct pp_loss_sums sums[REPLICAS_MAX] = {{0}};
+    char name[32];
+    int n = l->replicas <= REPLICAS_MAX ? l->replicas : 1;
+    for (int r = 0; r < l->ranks; r++)
+        pp_loss_sums_add(&sums[n == 1 ? 0 : r / l->stages], &tr->all[r].epoch);
+    for (int d = 0; d < n; d++)
+        for (size_t part = 0; part < parts_of_run(tr->run->cfg); part++)
+            pp_ckpt_set(s, name_of_part(part, d, name), *part_of_sums(&sums[d], part));
 }
 
 const char *resume_crc_name(int split, int what, char out[32])
@@ -57,12 +93,7 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     s->vocabulary = tr->vocabulary;
     s->preprocessing = tr->preprocessing;
     s->changes = tr->changes;
-    double loss[REPLICAS_MAX] = {0};
-    int n = l->replicas <= REPLICAS_MAX ? l->replicas : 1;
-    for (int r = 0; r < l->ranks; r++)
-        loss[n == 1 ? 0 : r / l->stages] += tr->all[r].epoch.loss;
-    for (int d = 0; d < n; d++)
-        pp_ckpt_set(s, loss_name(d, name), loss[d]);
+    set_parts(tr, s);
     pp_ckpt_set(s, "epoch.correct", (double)tr->epoch.sums.correct);
     pp_ckpt_set(s, "epoch.rows", (double)tr->epoch.sums.rows);
     pp_ckpt_set(s, "epoch.targets", (double)tr->epoch.sums.targets);
@@ -157,9 +188,13 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
                                         .targets = (int64_t)pp_ckpt_get(s, "epoch.targets", rows)};
     int replica = tr->spec->rank / l->stages;
     if (l->rank_of[l->n_virtual - 1] == tr->spec->rank % l->stages) {
-        tr->so_far.loss = loss_so_far(s, replica, l->replicas);
-        if (replica == 0)
+        for (size_t part = 0; part < PARTS; part++)
+            *part_of_sums(&tr->so_far, part) = sum_so_far(s, part, replica, l->replicas);
+        if (replica == 0) {
             pp_loss_sums_add(&tr->so_far, &counts);
+            if (parts_of_run(tr->run->cfg) == 1)
+                tr->so_far.weight = (double)counts.targets;
+        }
     }
     tr->epoch.sums = counts;
     tr->epoch.window_ns = (uint64_t)pp_ckpt_get(s, "epoch.ns", 0);

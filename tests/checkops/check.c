@@ -60,6 +60,18 @@ static int same_floats(const char *what, const struct output *o, size_t n, const
                    (double)want[worst], absolute + relative * fabs((double)want[worst]), bad, n);
 }
 
+/* The other sums, each of about as many terms of about the same size. */
+static bool same_other_sums(const struct pp_loss_sums *got, const struct pp_loss_sums *want,
+                            double allowed)
+{
+    const double a[] = {got->weight, got->squares, got->absolutes, got->sum, got->sum_squares},
+                 b[] = {want->weight, want->squares, want->absolutes, want->sum, want->sum_squares};
+    bool same = true;
+    for (int i = 0; i < 5; i++)
+        same = same && (a[i] == b[i] || fabs(a[i] - b[i]) <= allowed + 1e-12 * fabs(b[i]));
+    return same;
+}
+
 static int same_sums(const char *kernel, const struct output *o, const struct pp_loss_sums *got,
                      const struct pp_loss_sums *want, double part)
 {
@@ -71,6 +83,9 @@ static int same_sums(const char *kernel, const struct output *o, const struct pp
                        "%s: the loss of %zu rows is %.17g, the plain version gives %.17g", kernel,
                        o->columns, got->loss - o->loss, want->loss - o->loss);
     }
+    if (!same_other_sums(got, want, allowed))
+        return pp_fail(PP_ECHECK, "%s: the sums of errors and weights of %zu rows differ", kernel,
+                       o->columns);
     if (got->correct == want->correct && got->rows == want->rows && got->targets == want->targets)
         return 0;
     return pp_fail(PP_ECHECK,

@@ -137,9 +137,10 @@ void make_judge(struct sample *s, struct pp_judgement *a)
     struct pp_optimizer_args *args = BYTES(args, 1);
     args->step = args->t = 1 + draw(s, 5);
     struct pp_loss_sums *sums = BYTES(sums, 1);
-    *sums = (struct pp_loss_sums){1.5, 2, 3, 4};
+    *sums = (struct pp_loss_sums){1.5, 2, 3, 4, 5, 0, 0, 0, 0};
     if (flip(s))
-        *(struct pp_loss_sums *)BYTES(before, 1) = (struct pp_loss_sums){0.5, 1, 2, 3};
+        *(struct pp_loss_sums *)BYTES(before, 1) =
+            (struct pp_loss_sums){0.5, 1, 2, 3, 4, 0, 0, 0, 0};
 }
 
 void make_muon(struct sample *s, struct pp_muon *a)
@@ -232,11 +233,38 @@ void make_softmax_cross_entropy(struct sample *s, struct pp_softmax_cross_entrop
     for (size_t r = 0; r < rows; r++)
         targets[r] = draw(s, 6) == 0 ? -1 : (int32_t)draw(s, (uint32_t)a->C);
     struct pp_loss_sums *sums = BYTES(sums, 1);
-    *sums = (struct pp_loss_sums){1.5, 2, 3, 4};
+    *sums = (struct pp_loss_sums){1.5, 2, 3, 4, 5, 0, 0, 0, 0};
     if (gradient == 2)
         VALUE_RESULT(dlogits, n, false);
     if (flip(s))
         FLOATS(scale, 1);
+    if (draw(s, 3) == 0) {
+        float *weights = FLOATS(weights, a->C);
+        for (int c = 0; c < a->C; c++)
+            weights[c] = fabsf(weights[c]) * (float)draw(s, 3);
+    }
+}
+
+void make_numbers_loss(struct sample *s, struct pp_numbers_loss *a)
+{
+    a->B = some_rows(s, 300);
+    a->C = flip(s) ? 1 + (int)draw(s, 3) : odd(s, 120);
+    a->kind = (enum pp_loss_kind)(PP_LOSS_MSE + draw(s, PP_LOSS_BCE));
+    a->grad_scale = 0.25f;
+    size_t n = (size_t)a->B * (size_t)a->C;
+    int gradient = (int)draw(s, 3);
+    float *outputs = VALUES(outputs, n), larger = (float)(1 + draw(s, 9));
+    if (gradient == 1)
+        give_also(s, &a->doutputs, 0);
+    float *targets = FLOATS(targets, n);
+    for (size_t i = 0; i < n; i++) {
+        outputs[i] *= larger;
+        targets[i] = a->kind == PP_LOSS_BCE ? (float)draw(s, 2) : targets[i];
+    }
+    struct pp_loss_sums *sums = BYTES(sums, 1);
+    *sums = (struct pp_loss_sums){1.5, 2, 3, 4, 5, 6, 7, 8, 9};
+    if (gradient == 2)
+        VALUE_RESULT(doutputs, n, false);
 }
 
 /* ---- element by element */

@@ -202,9 +202,19 @@ void bound_targets(struct pp_targets *a, struct outputs *o)
 void bound_softmax_cross_entropy(struct pp_softmax_cross_entropy *a, struct outputs *o)
 {
     size_t rows = (size_t)a->B * (size_t)a->P, n = rows * (size_t)a->C;
-    double x = MOST(n, a->logits);
-    OUT(o, dlogits, n, a->C, (1 + x) * fabs((double)a->grad_scale));
-    OUT(o, sums, 1, rows, 1 + x);
+    double x = MOST(n, a->logits), w = a->weights ? MOST(a->C, a->weights) : 1;
+    OUT(o, dlogits, n, a->C, (1 + x) * w * fabs((double)a->grad_scale));
+    OUT(o, sums, 1, rows, (1 + x) * w);
+    o->of[1].loss = a->sums->loss;
+}
+
+/* The difference is rounded at the size of its terms, and twice it is the largest derivative. */
+void bound_numbers_loss(struct pp_numbers_loss *a, struct outputs *o)
+{
+    size_t n = (size_t)a->B * (size_t)a->C;
+    double x = 1 + MOST(n, a->outputs) + MOST(n, a->targets);
+    OUT(o, doutputs, n, a->C, 2 * x * fabs((double)a->grad_scale));
+    OUT(o, sums, 1, n, x * x);
     o->of[1].loss = a->sums->loss;
 }
 

@@ -299,8 +299,8 @@ static void rows_are_near(struct pp_backend *be, struct pp_backend *plain, int B
     CHECK_OK(pp_backend_alloc(be, sizeof(sums[0]), &of_device));
     CHECK_OK(pp_backend_alloc(be, (size_t)B * sizeof(*targets), &at));
     CHECK_OK(pp_backend_to_device(be, at, targets, (size_t)B * sizeof(*targets)));
-    struct pp_softmax_cross_entropy loss = {1,    B,        O, got,  targets, 0.25f,
-                                            0.1f, &sums[0], d, NULL, 0,       0};
+    struct pp_softmax_cross_entropy loss = {1,        B, O,    got, targets, 0.25f, 0.1f,
+                                            &sums[0], d, NULL, 0,   0,       NULL};
     CHECK_OK(pp_backend_softmax_cross_entropy(plain, &loss));
     loss.logits = loss.dlogits = logits.at;
     loss.targets = at;

@@ -71,7 +71,7 @@ static inline int cross_entropy(struct pp_backend *be, int B, int C, const float
 {
     return pp_backend_softmax_cross_entropy(
         be, &(struct pp_softmax_cross_entropy){B, 1, C, logits, targets, grad_scale, smoothing,
-                                               sums, dlogits, NULL, 0, 0});
+                                               sums, dlogits, NULL, 0, 0, NULL});
 }
 
 /* dy[n] becomes the gradient before the activation. */

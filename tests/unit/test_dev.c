@@ -115,7 +115,7 @@ TEST(a_target_below_0_has_no_loss_and_no_gradient)
         struct pp_loss_sums sums = {0}, fewer = {0};
         CHECK_OK(pp_backend_softmax_cross_entropy(
             be, &(struct pp_softmax_cross_entropy){2, 2, 5, logits, targets, 0.5f, 0.1f, &sums, d,
-                                                   NULL, 0, 0}));
+                                                   NULL, 0, 0, NULL}));
         memmove(logits + 5, logits + 15, 5 * sizeof(*logits));
         CHECK_OK(cross_entropy(be, 2, 5, logits, two, 0.5f, 0.1f, &fewer, alone));
         for (int i = 0; i < 20; i++)
@@ -124,8 +124,8 @@ TEST(a_target_below_0_has_no_loss_and_no_gradient)
         CHECK_INT_EQ(sums.rows, 2);
         CHECK_INT_EQ(sums.targets, 2);
         const float scale = 0.5f; /* of the device's memory; and one of two samples was counted */
-        struct pp_softmax_cross_entropy l = {1,    2,     5, logits, two, 99,
-                                             0.1f, &sums, d, &scale, 1,   0};
+        struct pp_softmax_cross_entropy l = {1,     2, 5,      logits, two, 99,  0.1f,
+                                             &sums, d, &scale, 1,      0,   NULL};
         CHECK_OK(pp_backend_softmax_cross_entropy(be, &l));
         assert_memory_equal(d, alone, sizeof(alone));
         CHECK_INT_EQ(sums.rows, 2);

@@ -97,8 +97,9 @@ static double loss(struct line *l, int mb, int rows, const uint8_t *labels, floa
         .B = rows, .P = 1, .data = labels, .stride = 1, .targets = targets};
     CHECK_OK(pp_backend_targets(l->be, &t));
     CHECK_OK(pp_backend_softmax_cross_entropy(
-        l->be, &(struct pp_softmax_cross_entropy){rows, 1, l->m->classes, l->edge[l->n][mb],
-                                                  targets, 1.0f, 0, &sums, dlogits, NULL, 0, 0}));
+        l->be,
+        &(struct pp_softmax_cross_entropy){rows, 1, l->m->classes, l->edge[l->n][mb], targets, 1.0f,
+                                           0, &sums, dlogits, NULL, 0, 0, NULL}));
     return sums.loss;
 }
 

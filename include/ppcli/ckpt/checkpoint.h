@@ -109,7 +109,7 @@ int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX]);
 #define PP_CKPT_DIR "checkpoints" /* in the run folder */
 #define PP_CKPT_PARTS_MAX 9999
 #define PP_CKPT_BEST "best" /* in PP_CKPT_DIR: a link to the best checkpoint */
-#define PP_CKPT_NUMBERS_MAX 96
+#define PP_CKPT_NUMBERS_MAX 352
 #define PP_CKPT_TEXT_MAX 256
 
 /* Everything except tensors and config that the next step, or its report, depends on. */

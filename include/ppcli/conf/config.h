@@ -257,8 +257,10 @@ enum pp_scale { /* how the columns of a table are scaled */
     PP_SCALE_STANDARD
 };
 
-struct pp_floats { /* one number for each channel, column or rank */
-    int n;
+#define PP_FLOATS_WORD (-1)
+
+struct pp_floats { /* one number for each channel, column, rank or class */
+    int n;         /* PP_FLOATS_WORD: the key's word stands in their place */
     double at[PP_FLOATS_MAX];
 };
 
@@ -486,6 +488,7 @@ bool pp_bytes_parse(const char *text, size_t *out);
 /* Return the words of enum values, such as "relu", "adamw", "cosine"; static storage. */
 const char *pp_activation_name(int activation);
 const char *pp_optimizer_name(int optimizer);
+const char *pp_loss_name(enum pp_loss_kind kind);
 const char *pp_precision_name(enum pp_precision p);
 
 /* Returns the values that an optimizer keeps for each parameter: 0, 1 (first moment or momentum),

@@ -132,8 +132,15 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
 /* Returns the class of sample i. The data set has labels. */
 uint32_t pp_dataset_label(const struct pp_dataset *ds, size_t i);
 
-/* Returns how many targets of these windows are not ignored. */
-int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index);
+/* Returns the sum of the weights of the targets of these samples that are not ignored: of their
+ * classes, or with `weights` NULL, 1 each. */
+double pp_dataset_weight(const struct pp_dataset *ds, const float *weights, int rows,
+                         const uint32_t *index);
+
+/* Computes train.class_weights, weights[classes]: the numbers of the config, or balanced from the
+ * labels of `train`; a class without samples has 1. Errors: PP_ERESOURCE. Local. */
+int pp_dataset_class_weights(const struct pp_config *cfg, const struct pp_dataset *train,
+                             int classes, float *weights);
 
 /* Opens a split without its samples and labels, only for its n, features, shape, classes and scale.
  * Otherwise it is as pp_dataset_open(). */

@@ -65,9 +65,12 @@ struct pp_backend_choice {
  * them with pp_backend_to_host() and pp_backend_to_device(). */
 struct pp_loss_sums {
     double loss;     /* sum of the targets' losses; without smoothing, -log p(target) */
-    int64_t correct; /* targets that are the arg max */
+    int64_t correct; /* targets that are the arg max; bce: on their side of 0.5 */
     int64_t rows;    /* samples */
-    int64_t targets; /* targets that are not ignored */
+    int64_t targets; /* targets that are not ignored; of numbers, one for each output */
+    double weight;   /* sum of their weights, which is their number unless classes have weights */
+    /* numbers: sums of the squared and absolute errors, of the targets and of their squares */
+    double squares, absolutes, sum, sum_squares;
 };
 
 static inline void pp_loss_sums_add(struct pp_loss_sums *to, const struct pp_loss_sums *a)
@@ -76,9 +79,21 @@ static inline void pp_loss_sums_add(struct pp_loss_sums *to, const struct pp_los
     to->correct += a->correct;
     to->rows += a->rows;
     to->targets += a->targets;
+    to->weight += a->weight;
+    to->squares += a->squares;
+    to->absolutes += a->absolutes;
+    to->sum += a->sum;
+    to->sum_squares += a->sum_squares;
 }
 
-/* Returns one of the sums divided by the number of targets; NaN if every target is ignored. */
+/* Returns the mean loss, weighted if classes have weights; NaN if nothing counts. */
+static inline double pp_loss_sums_loss(const struct pp_loss_sums *s)
+{
+    return s->weight > 0 ? s->loss / s->weight : (double)NAN;
+}
+
+/* Returns one of the other sums divided by the number of targets; NaN if every target is
+ * ignored. */
 static inline double pp_loss_sums_mean(const struct pp_loss_sums *s, double sum)
 {
     return s->targets > 0 ? sum / (double)s->targets : (double)NAN;
@@ -99,7 +114,7 @@ struct pp_optimizer_args {
     bool skip;          /* change nothing */
     int64_t t;          /* step of the run, for judge */
     bool nesterov;      /* momentum: p -= lr*(g + momentum*v) */
-    float loss_scale;   /* if targets are ignored: 1 / the targets of the step that are not */
+    float loss_scale;   /* if targets are ignored or weighted: 1 / the weight of the step's */
 };
 
 /* The result of a step; device memory, written by judge. */

@@ -108,6 +108,8 @@ struct pp_targets { /* targets[r][p] = data[s*stride + first + p], or -1: ignore
  * >= C cannot occur: the data set was checked. Of equal largest logits the first is the arg max.
  * smoothing in [0, 1], as label_smoothing of torch.nn.CrossEntropyLoss: a row's aim is (1 -
  * smoothing) * onehot + smoothing / C; 0 costs nothing. dlogits = (softmax - aim) * grad_scale.
+ * With weights, as weight of torch.nn.CrossEntropyLoss: aim[c] is multiplied by weights[c], and the
+ * softmax by the sum of the aim.
  */
 struct pp_softmax_cross_entropy {
     int B, P, C;
@@ -120,6 +122,25 @@ struct pp_softmax_cross_entropy {
     int uncounted;      /* sums->rows grows by B minus these, if samples come in pieces */
     int row; /* elements from one row of logits, and of dlogits, to the next, if the backend has a
                 logits_unit; 0: C */
+    const float *weights; /* [C] of each class, device memory; NULL: all are 1 */
+};
+
+/*
+ * The loss of B samples with C outputs, each of which is compared with a number; adds to *sums, in
+ * an order that depends on B and C only. With e = output - target the loss of an output is e^2
+ * (mse), |e| (mae), or e^2 / 2 up to |e| = 1 and |e| - 1/2 beyond (huber, as
+ * torch.nn.HuberLoss(delta=1)); bce: log(1 + exp(output)) - output * target, as
+ * torch.nn.BCEWithLogitsLoss. doutputs = its derivative * grad_scale; of |e| it is 0 at 0.
+ */
+struct pp_numbers_loss {
+    int B, C;
+    enum pp_loss_kind kind;
+    const pp_value *outputs; /* [B][C] */
+    const float *targets;    /* [B][C] */
+    float grad_scale;
+    struct pp_loss_sums *sums;
+    pp_value *doutputs; /* may be outputs; NULL: no gradient (evaluation) */
+    int row;            /* as in struct pp_softmax_cross_entropy */
 };
 
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of

@@ -362,6 +362,7 @@ void cpu_softmax_cross_entropy(const struct cpu_kernels *k, struct pp_team *team
             if (rows[i].counts) {
                 a->sums->correct += rows[i].correct;
                 a->sums->targets++;
+                a->sums->weight += rows[i].weight;
                 a->sums->loss += rows[i].loss;
             }
         }
@@ -371,6 +372,38 @@ void cpu_softmax_cross_entropy(const struct cpu_kernels *k, struct pp_team *team
 static int softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_cross_entropy *a)
 {
     cpu_softmax_cross_entropy(cpu_of(be)->k, cpu_of(be)->team, a);
+    return 0;
+}
+
+void cpu_numbers_loss(const struct cpu_kernels *k, struct pp_team *team,
+                      const struct pp_numbers_loss *a)
+{
+    struct cpu_row_numbers rows[LOSS_ROWS];
+    size_t all = (size_t)a->B;
+    struct pp_loss_sums *sums = a->sums;
+    sums->rows += a->B;
+    sums->targets += (int64_t)a->B * a->C;
+    sums->weight += (double)a->B * a->C;
+    for (size_t r = 0, n; r < all; r += n) {
+        n = all - r < LOSS_ROWS ? all - r : LOSS_ROWS;
+        const struct cpu_numbers l = {a, r, rows};
+        const struct pp_work work = {k->numbers_rows, n, 1,
+                                     (a->kind == PP_LOSS_BCE ? 40 : 5) * (double)n * a->C};
+        pp_team_run(team, &work, &l);
+        for (size_t i = 0; i < n; i++) {
+            sums->loss += rows[i].loss;
+            sums->correct += rows[i].correct;
+            sums->squares += rows[i].squares;
+            sums->absolutes += rows[i].absolutes;
+            sums->sum += rows[i].sum;
+            sums->sum_squares += rows[i].sum_squares;
+        }
+    }
+}
+
+static int numbers_loss(struct pp_backend *be, const struct pp_numbers_loss *a)
+{
+    cpu_numbers_loss(cpu_of(be)->k, cpu_of(be)->team, a);
     return 0;
 }
 

@@ -129,6 +129,16 @@ static double sum_of_logits(int C, const float *restrict x, float m)
     return fold_in_order(lane);
 }
 
+/* The same of the weighted logits; the sum of the weights, if x is NULL. */
+static double sum_of_weighted(int C, const float *restrict x, float m,
+                              const float *restrict weights)
+{
+    double lane[BLOCK] = {0};
+    for (int c = 0; c < C; c++)
+        lane[c % BLOCK] += x ? weights[c] * ((double)x[c] - m) : (double)weights[c];
+    return fold_in_order(lane);
+}
+
 static void loss_rows(const void *args, const struct pp_piece *w)
 {
     const struct cpu_loss *l = args;
@@ -136,6 +146,7 @@ static void loss_rows(const void *args, const struct pp_piece *w)
     size_t C = (size_t)a->C;
     double rest = a->smoothing;
     float all_scale = a->scale ? *a->scale : a->grad_scale;
+    double everywhere = a->weights && rest > 0 ? sum_of_weighted(a->C, NULL, 0, a->weights) : 0;
     for (size_t i = w->from; i < w->to; i++) {
         size_t r = l->first + i;
         const float *logits = a->logits + r * C;
@@ -151,15 +162,73 @@ static void loss_rows(const void *args, const struct pp_piece *w)
         float m = largest_logit(a->C, logits), at_target = logits[target];
         l->rows[i].correct =
             isnan(m) ? target == 0 : at_target == m && target_is_first(target, logits, m);
-        double all = rest > 0 ? sum_of_logits(a->C, logits, m) : 0;
+        double weight = a->weights ? a->weights[target] : 1, one = (1 - rest) * weight;
+        double aim = a->weights ? one + rest / a->C * everywhere : 1, all = 0;
+        if (rest > 0)
+            all = a->weights ? sum_of_weighted(a->C, logits, m, a->weights)
+                             : sum_of_logits(a->C, logits, m);
         double sum = sum_of_exp(a->C, logits, m, dlogits);
-        l->rows[i].loss = log(sum) - ((1 - rest) * ((double)at_target - m) + rest / a->C * all);
+        l->rows[i].weight = weight;
+        l->rows[i].loss = aim * log(sum) - (one * ((double)at_target - m) + rest / a->C * all);
         if (dlogits) {
-            float scale = (float)(all_scale / sum), others = (float)(all_scale * rest / a->C);
-            for (size_t c = 0; c < C; c++)
+            float scale = (float)(all_scale * aim / sum), others = (float)(all_scale * rest / a->C);
+            for (size_t c = 0; c < C && !a->weights; c++)
                 dlogits[c] = dlogits[c] * scale - others;
-            dlogits[target] -= (float)(all_scale * (1 - rest));
+            for (size_t c = 0; c < C && a->weights; c++)
+                dlogits[c] = dlogits[c] * scale - others * a->weights[c];
+            dlogits[target] -= (float)(all_scale * one);
         }
+    }
+}
+
+/* Replaces e = y - t by the derivative of the loss of a number. */
+static inline float slope_of_error(enum pp_loss_kind kind, float e)
+{
+    float side = e > 0 ? 1.0f : e < 0 ? -1.0f : e; /* NaN stays */
+    return kind == PP_LOSS_MSE ? 2 * e : kind == PP_LOSS_MAE || fabsf(e) > 1.0f ? side : e;
+}
+
+/* Adds an output and its target to the sums of a row, and returns the loss's derivative. */
+static inline float add_number(enum pp_loss_kind kind, float y, float t,
+                               struct cpu_row_numbers *row)
+{
+    double e = (double)y - t, size = fabs(e), loss;
+    float slope = 0;
+    if (kind == PP_LOSS_BCE) {
+        float small = mathf_exp_below_0(-fabsf(y));
+        loss = (y < 0 ? 0 : (double)y) - (double)y * t + log1p(exp(-fabs((double)y)));
+        slope = (y < 0 ? small : 1.0f) / (1.0f + small) - t;
+        slope = y == y ? slope : y;
+    } else {
+        loss = kind == PP_LOSS_MSE   ? e * e
+               : kind == PP_LOSS_MAE ? size
+               : size > 1            ? size - 0.5
+                                     : e * e / 2;
+        slope = slope_of_error(kind, y - t);
+    }
+    row->loss += loss;
+    row->correct += kind == PP_LOSS_BCE && (y > 0) == (t > 0.5f);
+    row->squares += e * e;
+    row->absolutes += size;
+    row->sum += t;
+    row->sum_squares += (double)t * t;
+    return slope;
+}
+
+static void numbers_rows(const void *args, const struct pp_piece *w)
+{
+    const struct cpu_numbers *l = args;
+    const struct pp_numbers_loss *a = l->a;
+    size_t C = (size_t)a->C;
+    for (size_t i = w->from; i < w->to; i++) {
+        size_t at = (l->first + i) * C;
+        struct cpu_row_numbers row = {0};
+        for (size_t c = at; c < at + C; c++) {
+            float slope = add_number(a->kind, a->outputs[c], a->targets[c], &row);
+            if (a->doutputs)
+                a->doutputs[c] = slope * a->grad_scale;
+        }
+        l->rows[i] = row;
     }
 }
 
@@ -266,6 +335,7 @@ const struct cpu_kernels CPU_LOOP(kernels) = {
     .bias_activation = bias_activation,
     .bias_gradient = bias_gradient,
     .loss_rows = loss_rows,
+    .numbers_rows = numbers_rows,
     .sum_squares = sum_squares,
     .largest = largest_magnitude,
     .optimizer_step = optimizer_step,

@@ -19,6 +19,7 @@ struct cpu_kernels {
     /* Sums O columns; rows of dz are `row` apart. */
     void (*bias_gradient)(int B, int O, size_t row, const float *dz, float beta, float *db);
     void (*loss_rows)(const void *cpu_loss, const struct pp_piece *piece);
+    void (*numbers_rows)(const void *cpu_numbers, const struct pp_piece *piece);
     double (*sum_squares)(size_t n, const float *g);
     float (*largest)(size_t n, const float *x, float least);
     void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
@@ -34,7 +35,7 @@ struct cpu_kernels {
 /* A loss from row `first` on, and what each row contributes. The contributions are added in order
  * of the rows. */
 struct cpu_row_loss {
-    double loss;
+    double loss, weight;
     bool counts, correct;
 };
 struct cpu_loss {
@@ -44,6 +45,19 @@ struct cpu_loss {
 };
 void cpu_softmax_cross_entropy(const struct cpu_kernels *k, struct pp_team *team,
                                const struct pp_softmax_cross_entropy *a);
+
+/* The same of a loss of numbers. The sums of a row are over its outputs in order. */
+struct cpu_row_numbers {
+    double loss, squares, absolutes, sum, sum_squares;
+    int correct;
+};
+struct cpu_numbers {
+    const struct pp_numbers_loss *a;
+    size_t first;
+    struct cpu_row_numbers *rows;
+};
+void cpu_numbers_loss(const struct cpu_kernels *k, struct pp_team *team,
+                      const struct pp_numbers_loss *a);
 
 extern const struct cpu_kernels cpu_kernels_base, cpu_kernels_neon; /* the build has one of these */
 #ifdef PPCLI_KERNELS_X86

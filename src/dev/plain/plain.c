@@ -143,7 +143,7 @@ int plain_linear_backward_weight(struct pp_backend *be, const struct pp_linear_b
 
 /* Computes the loss and the gradient of a row. With m = the largest logit, the loss is -log
  * p(target) = log(sum exp(x - m)) - (x[target] - m), and the gradient is (p - aim) * grad_scale.
- * Subtracting m keeps exp() from overflowing. Each element is read before it is written, so that
+ * Weights multiply the aim, whose sum is then not 1. Subtracting m keeps exp() from overflowing. Each element is read before it is written, so that
  * dlogits may be logits. */
 static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
 {
@@ -164,14 +164,22 @@ static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
     double m = x[best], sum = 0;
     for (int c = 0; c < a->C; c++)
         sum += exp(x[c] - m);
-    double all = 0; /* sum over the classes of log p + log sum */
+    const float *weights = a->weights;
+    double one = weights ? weights[target] : 1,
+           all = 0; /* sum over the classes of log p + log sum */
+    double aim = weights ? 0 : 1;
     for (int c = 0; c < a->C && rest > 0; c++)
-        all += x[c] - m;
-    a->sums->loss += log(sum) - ((1 - rest) * (x[target] - m) + rest / a->C * all);
+        all += (weights ? weights[c] : 1) * (x[c] - m);
+    for (int c = 0; weights && c < a->C && rest > 0; c++)
+        aim += rest / a->C * weights[c];
+    aim += weights ? (1 - rest) * one : 0;
+    a->sums->loss += aim * log(sum) - ((1 - rest) * one * (x[target] - m) + rest / a->C * all);
     a->sums->correct += best == target;
     a->sums->targets++;
+    a->sums->weight += one;
     for (int c = 0; d && c < a->C; c++)
-        d[c] = (float)((exp(x[c] - m) / sum - (1 - rest) * (c == target) - rest / a->C) *
+        d[c] = (float)((aim * exp(x[c] - m) / sum - (1 - rest) * one * (c == target) -
+                        rest / a->C * (weights ? weights[c] : 1)) *
                        (a->scale ? *a->scale : a->grad_scale));
 }
 
@@ -180,6 +188,45 @@ int plain_softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_c
     for (size_t row = 0; row < (size_t)a->B * (size_t)a->P; row++)
         loss_of_row(a, row);
     a->sums->rows += a->B - a->uncounted;
+    return 0;
+}
+
+/* Adds the loss of output y and target t to the sums and returns the derivative. */
+static double loss_of_number(enum pp_loss_kind kind, double y, double t, struct pp_loss_sums *sums)
+{
+    double e = y - t, size = fabs(e), loss = e * e, slope = 2 * e;
+    double side = e > 0 ? 1 : e < 0 ? -1 : e; /* NaN stays */
+    if (kind == PP_LOSS_MAE || (kind == PP_LOSS_HUBER && size > 1)) {
+        loss = size - (kind == PP_LOSS_HUBER ? 0.5 : 0);
+        slope = side;
+    } else if (kind == PP_LOSS_HUBER) {
+        loss = e * e / 2;
+        slope = e;
+    } else if (kind == PP_LOSS_BCE) {
+        double small = exp(-fabs(y)); /* log(1 + exp(y)) = max(y, 0) + log(1 + exp(-|y|)) */
+        loss = (y < 0 ? 0 : y) - y * t + log1p(small);
+        slope = (y < 0 ? small : 1) / (1 + small) - t;
+    }
+    sums->loss += loss;
+    sums->correct += kind == PP_LOSS_BCE && (y > 0) == (t > 0.5);
+    sums->squares += e * e;
+    sums->absolutes += size;
+    sums->sum += t;
+    sums->sum_squares += t * t;
+    return slope;
+}
+
+int plain_numbers_loss(struct pp_backend *be, const struct pp_numbers_loss *a)
+{
+    const size_t C = (size_t)a->C, n = (size_t)a->B * C;
+    for (size_t i = 0; i < n; i++) {
+        double slope = loss_of_number(a->kind, a->outputs[i], a->targets[i], a->sums);
+        if (a->doutputs)
+            a->doutputs[i] = (float)(slope * a->grad_scale);
+    }
+    a->sums->rows += a->B;
+    a->sums->targets += (int64_t)n;
+    a->sums->weight += (double)n;
     return 0;
 }
 
