@@ -252,7 +252,7 @@ TEST(keys_that_the_learning_rates_do_not_read_are_noted)
                "only with multistep");
     check_note("train.lr_schedule=linear", "train.lr_gamma=0.2",
                "--set: note: train.lr_gamma has no effect with train.lr_schedule = linear, only "
-               "with multistep");
+               "with multistep and plateau");
     check_note("train.lr_by=epoch", NULL,
                "--set: note: train.lr_by has no effect with train.lr_schedule = constant, only "
                "with linear, cosine, multistep and wsd");
