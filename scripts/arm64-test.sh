@@ -29,7 +29,7 @@ for program in "$cpu-linux-gnu-gcc" "$emulator" mmdebstrap meson ninja pkg-confi
     command -v "$program" >/dev/null || { echo "arm64-test.sh: $program is missing; see the head of $0" >&2 && exit 77; }
 done
 [ -d "$root/usr" ] || mmdebstrap --variant=extract --architectures="$arch" \
-    --include=zlib1g-dev,libinih-dev,libjansson-dev,libcurl4-openssl-dev,libpcre2-dev,libhwloc-dev,libcmocka-dev,libopenmpi-dev,openmpi-bin,libgomp1 \
+    --include=zlib1g-dev,libinih-dev,libjansson-dev,libcurl4-openssl-dev,libpcre2-dev,libjpeg62-turbo-dev,libpng-dev,libhwloc-dev,libcmocka-dev,libopenmpi-dev,openmpi-bin,libgomp1 \
     bookworm "$root" ${MIRROR:+"$MIRROR"}
 libraries=$root/usr/lib/$cpu-linux-gnu
 # Not every linker takes absolute paths for those of the folder, and qemu follows a link to the host.

@@ -34,7 +34,7 @@ done
 wanted=${wanted:-tarball wheel deb}
 
 say() { echo "package: $*"; }
-# shellcheck source=scripts/bare-systems.sh
+# shellcheck source=scripts/bare-systems.sh disable=SC1091
 . "$root/scripts/bare-systems.sh"
 if ! need_root || ! find_mirror; then
     say 'skipped: no bare system can be made here; --mirror URL names a mirror of Debian'
@@ -89,7 +89,7 @@ END
 # The program for any Linux: nothing but the C library is linked from outside. In $work/build-debian-11/installed.
 build_program() {
     prepare build-debian-11 debian-11 gcc libc6-dev ninja-build pkg-config python3 binutils libinih-dev libjansson-dev \
-        zlib1g-dev libpcre2-dev libhwloc-dev libopenmpi-dev
+        zlib1g-dev libpcre2-dev libjpeg62-turbo-dev libpng-dev libhwloc-dev libopenmpi-dev
     copy_meson build-debian-11
     # curl and its libraries are better taken from the system: data can be fetched with any browser
     enter build-debian-11 root /root 'cd /src && meson setup build --prefix=/ppcli -Dprefer_static=true -Dtests=false \
@@ -100,7 +100,7 @@ build_program() {
     }
     installed=$work/build-debian-11/installed/ppcli
     mkdir -p "$installed/share/doc/ppcli/licenses"
-    for package in zlib1g-dev libinih-dev libjansson-dev libpcre2-dev; do
+    for package in zlib1g-dev libinih-dev libjansson-dev libpcre2-dev libjpeg62-turbo-dev libpng-dev; do
         cp -L "$work/build-debian-11/usr/share/doc/$package/copyright" "$installed/share/doc/ppcli/licenses/$package"
     done
     glibc=$(enter build-debian-11 root /root 'objdump -T /installed/ppcli/bin/ppcli' | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -n 1)

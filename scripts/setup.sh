@@ -65,6 +65,8 @@ need libopenmpi-dev 'ranks as MPI processes' has_command mpicc
 need openmpi-bin 'starts MPI processes (mpirun)' has_command mpirun
 need libhwloc-dev 'which cores share caches and memory' has_library hwloc '>=' 2.4
 need libpcre2-dev 'patterns of tokenizers' has_library libpcre2-8
+need libjpeg62-turbo-dev 'JPEG pictures as data' has_library libjpeg
+need libpng-dev 'PNG pictures as data' has_library libpng '>=' 1.6.32
 need libcurl4-openssl-dev 'ppcli download' has_library libcurl '>=' $curl_least
 need ca-certificates 'downloads over https' has_certificates
 if [ "$with_tests" = yes ]; then

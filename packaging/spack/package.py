@@ -27,6 +27,8 @@ class Ppcli(MesonPackage):
     depends_on('jansson@2.11:')
     depends_on('zlib-api')
     depends_on('pcre2')
+    depends_on('jpeg')
+    depends_on('libpng@1.6.32:')
     depends_on('mpi', when='+mpi')
     depends_on('hwloc@2.4:', when='+hwloc')
     depends_on('openblas threads=pthreads', when='+openblas')

@@ -16,6 +16,7 @@ const struct pp_build_fact *build_facts(void)
 {
     static const struct pp_build_fact others[] = {
         {"libcurl", PP_CURL_VERSION, NULL},    {"PCRE2", PP_PCRE2_VERSION, NULL},
+        {"libjpeg", PP_JPEG_VERSION, NULL},    {"libpng", PP_PNG_VERSION, NULL},
         {"zlib", PP_ZLIB_VERSION, NULL},       {"inih", PP_INIH_VERSION, NULL},
         {"jansson", PP_JANSSON_VERSION, NULL}, {"CUDA toolkit", PP_CUDA_VERSION, NULL},
         {"compiler", PP_COMPILER, NULL}};

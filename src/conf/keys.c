@@ -227,7 +227,9 @@ void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t 
     if (o->type == CONF_LAYERS)
         pp_text_add(out, bytes, "%s %s", o->def, o->word ? "all auto " : "");
     else if (o->word)
-        pp_text_add(out, bytes, "%s ", o->free && strchr(o->word, '|') ? "first last" : o->word);
+        for (const char *w = o->word; *w; w++) /* "first | last" */
+            pp_text_add(out, bytes, "%.*s", w[0] != '|' && strncmp(w, " |", 2) != 0, w);
+    pp_text_add(out, bytes, "%s", o->word && o->type != CONF_LAYERS ? " " : "");
     for (int k = 0; chosen && o->choices[k].name; k++)
         pp_text_add(out, bytes, "%s ", o->choices[k].name);
     for (int k = 0; list && list[k]; k++)

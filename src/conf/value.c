@@ -328,7 +328,7 @@ static int parse_path(const struct conf_reading *r, const char *text, struct pp_
 {
     const struct conf_option *o = r->o;
     char path[PP_PATH_MAX] = "";
-    if (o->word && strcmp(text, o->word) == 0)
+    if (pp_has_word(o->word, text))
         strcpy(path, text);
     else if (resolve_path(text, r->dir, path, r->why) < 0)
         return -1;

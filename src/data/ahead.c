@@ -8,6 +8,7 @@
 
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
+#include "ops.h"
 #include "picture.h"
 
 struct job {
@@ -38,14 +39,20 @@ struct pp_ahead {
     struct job job;
 };
 
+int pp_resize_later(const struct pp_config *cfg)
+{
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    return info && info->sized ? 0 : cfg->data.resize;
+}
+
 bool pp_ahead_makes(const struct pp_config *cfg, enum pp_split split)
 {
-    return cfg->data.resize > 0 || (split == PP_SPLIT_TRAIN && cfg->data.augment.n > 0);
+    return pp_resize_later(cfg) > 0 || (split == PP_SPLIT_TRAIN && cfg->data.augment.n > 0);
 }
 
 bool pp_ahead_moves(const struct pp_config *cfg, enum pp_split split)
 {
-    bool moves = pp_ahead_makes(cfg, split) && cfg->data.resize == 0;
+    bool moves = pp_ahead_makes(cfg, split) && pp_resize_later(cfg) == 0;
     for (int i = 0; i < cfg->data.augment.n; i++)
         moves = moves && cfg->data.augment.at[i] != PP_AUGMENT_AUTO;
     return moves;

@@ -3,6 +3,7 @@
  * The chain of changes of a picture. It uses words of stream ("augment", epoch) from 8 * sample on:
  * row and column of the crop, whether to flip, sub-policy, two probabilities, two signs.
  */
+#include "ops.h"
 #include "picture.h"
 
 #include <math.h>
@@ -89,7 +90,7 @@ double augment_magnitude(enum picture_op op, int level, bool minus, const struct
 
 int augment_init(struct augment *a, const struct pp_config *cfg, const struct pp_shape *from)
 {
-    int n = cfg->data.resize;
+    int n = pp_resize_later(cfg);
     *a = (struct augment){
         .from = *from, .to = *from, .seed = cfg->train.seed, .steps = cfg->data.augment};
     size_t bytes = pp_shape_floats(from), between = 0;

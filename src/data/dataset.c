@@ -82,13 +82,14 @@ int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds)
     else if (coloured && pp_shape_channels(&ds->shape) != 3)
         why = "autoaugment is for pictures of 3 channels";
     ds->input = ds->shape;
-    if (cfg->data.resize > 0)
-        ds->input = pp_shape_image(cfg->data.resize, cfg->data.resize, ds->shape.dims[2]);
+    int side = pp_resize_later(cfg);
+    if (side > 0)
+        ds->input = pp_shape_image(side, side, ds->shape.dims[2]);
     char shape[48];
     if (pp_shape_floats(&ds->input) > INT_MAX) {
         pp_shape_text(&ds->input, shape, sizeof(shape));
         return pp_fail(PP_ECONFIG, "data.%s: %s is more than 2^31 - 1 values",
-                       cfg->data.resize > 0 ? "resize" : "shape", shape);
+                       side > 0 ? "resize" : "shape", shape);
     }
     ds->features = (int)pp_shape_floats(&ds->input);
     ds->stride = ds->windows ? ds->stride : (size_t)ds->features;

@@ -207,6 +207,10 @@ int pp_token_refuse(const struct pp_dataset *ds, size_t i, uint32_t token, int l
 int pp_token_check_begin(struct pp_dataset *ds, size_t n, int limit);
 void pp_token_check_end(struct pp_token_check **check); /* accepts NULL inside */
 
+/* Returns data.resize if samples are resized when a step needs them; 0: never, or when they are
+ * read. */
+int pp_resize_later(const struct pp_config *cfg);
+
 /* Returns data.train_samples or data.test_samples; 0 means all samples. */
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split);
 

@@ -200,6 +200,10 @@ enum pp_nonfinite {
     PP_NONFINITE_REWIND
 };
 
+enum pp_on_bad { /* a picture that cannot be read */
+    PP_BAD_SKIP,
+    PP_BAD_STOP
+};
 enum pp_on_corrupt {
     PP_CORRUPT_PREVIOUS,
     PP_CORRUPT_STOP

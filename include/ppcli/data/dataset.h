@@ -96,6 +96,7 @@ struct pp_dataset_info { /* properties that are known without opening a file */
     bool windows;              /* as in struct pp_dataset */
     bool mapped;               /* the files stay mapped, and other programs may change them */
     bool pairs;                /* windows are followed by their own targets */
+    bool sized;                /* samples already have the size of data.resize */
     const char *fetch_command; /* "ppcli download fashion-mnist", or NULL */
 };
 
