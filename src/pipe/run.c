@@ -95,7 +95,9 @@ bool pp_run_keeps_bits(const struct pp_run *run, const char *key)
     }
     if (strcmp(key, "train.eval_interval") == 0)
         return pp_model_text_targets(run->model) == 0;
-    return strcmp(key, "data.test_samples") == 0 || strcmp(key, "model.init") == 0;
+    if (pp_has_word("data.test_samples train.test_every", key)) /* else results of tests decide */
+        return run->cfg->train.lr_schedule != PP_LR_PLATEAU;
+    return strcmp(key, "model.init") == 0;
 }
 
 /* Returns the steps of an epoch of train_n samples. */

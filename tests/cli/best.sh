@@ -62,6 +62,31 @@ rates parts/metrics.jsonl >rates.parts
 same "$(cat rates.parts)" "$(cat rates.whole)"
 [ "$(cut -d' ' -f2 rates.whole | sort -u | wc -l)" -ge 3 ] || complain "the rate falls less than twice: $(cat rates.whole)"
 
+begin "what a test measures changes no bit, but with plateau"
+config same.ini data.dataset=synthetic data.train_samples=60 data.test_samples=20 'model.sizes=12 9 4' train.batch_size=20 \
+    train.epochs=2
+for rates in constant plateau; do
+    ok run train same.ini --dir "same.$rates" --set "train.lr_schedule=$rates" --max-steps 4
+done
+ok run train same.ini --dir same.constant --resume --max-steps 0 --set data.test_samples=10 --set train.test_every=2
+fails 78 'data.test_samples was 20, is 10; train.test_every was 1, is 2; ' \
+    run train same.ini --dir same.plateau --set train.lr_schedule=plateau --resume --max-steps 0 \
+    --set data.test_samples=10 --set train.test_every=2
+
+begin "a signal ends a run while the program of run.on_epoch runs"
+printf '#!/bin/sh\n>begun\nsleep 60\n' >slow
+chmod +x slow
+"$PPCLI" train net.ini --dir signal --set run.on_epoch=./slow >out 2>err &
+pid=$!
+within '[ -e begun ]' || complain 'the program does not start'
+kill -TERM $pid
+wait $pid
+code=$?
+last='a run that gets SIGTERM'
+code_is 75
+err_has 'continue with the same command and --resume'
+[ -d signal/checkpoints/step-00000012 ] || complain 'nothing is saved'
+
 begin "the overwritten run has no best checkpoint of the earlier one"
 ok run train net.ini --dir whole --overwrite --epochs 1 --set checkpoint.best=off
 [ ! -L whole/checkpoints/best ] || complain 'checkpoints/best is still there'
