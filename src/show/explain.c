@@ -346,9 +346,18 @@ static void print_zero(const struct pp_explained *e, FILE *f)
             (double)most / MIB, (double)whole / MIB);
 }
 
+/* What a rank moves and computes in a step with a full batch. */
+struct traffic {
+    size_t sent, received; /* bytes to and from other stages: activations, gradients, ties */
+    size_t shared;         /* bytes to other replicas: gradients, with train.zero also parameters */
+    double flops;
+    double intensity; /* flops for each byte that it sends; NAN: it sends nothing */
+};
+
 struct rank_row {
     int rank;
     struct pp_exec_bytes b;
+    struct traffic t;
     double other_all, other_off; /* activations if all, or no, forward passes were recomputed */
 };
 
@@ -368,11 +377,66 @@ static const struct pp_column rank_columns[] = {
     {"activation_bytes_all", RANK(other_all), .optional = true,
      .help = "if all, or no, forward passes were recomputed"},
     {"activation_bytes_off", RANK(other_off), .optional = true},
+    {"step_bytes_sent", RANK(t.sent), .help = "what it moves to and from other stages in a step"},
+    {"step_bytes_received", RANK(t.received)},
+    {"step_bytes_replicas", RANK(t.shared), .help = "what it sends to other replicas in a step"},
+    {"step_flops", RANK(t.flops), .help = "what it computes in a step"},
+    {"flops_per_byte", RANK(t.intensity), .optional = true,
+     .help = "computation for each byte that it sends"},
+    {0}};
+
+static const struct pp_column traffic_columns[] = {
+    {NULL, "rank", RANK(rank)},
+    {NULL, "to stages", IN_MIB, NULL, RANK(t.sent)},
+    {NULL, "from stages", IN_MIB, NULL, RANK(t.received)},
+    {NULL, "to replicas", IN_MIB, NULL, RANK(t.shared)},
+    {NULL, "GFLOP", PP_DIGITS, 1e-9, NULL, RANK(t.flops)},
+    {NULL, "FLOP/byte", PP_COMMAS, 1, NULL, RANK(t.intensity), .optional = true},
     {0}};
 
 static bool uses_recompute(const struct pp_explained *e)
 {
     return e->run.cfg->pipeline.recompute[0] != '\0';
+}
+
+/* Adds what rank r of a pipeline sends and receives over a channel in a step. `rows` are the
+ * samples of its replica, over all messages of one direction of a boundary. */
+static void add_channel(const struct pp_layout *l, int channel, int r, int rows, struct traffic *t)
+{
+    const struct pp_plan *plan = l->plans[0].plan;
+    const struct pp_channel *ch = &plan->channels[channel];
+    int tie = (channel - 2 * (l->n_virtual - 1)) / 2;
+    size_t bytes = channel >= 2 * (l->n_virtual - 1)
+                       ? pp_param_floats(&l->model->params[l->tied[tie]]) * sizeof(float)
+                       : pp_layout_message_bytes(l, channel, rows);
+    if (ch->slots == 0 || ch->src_rank == ch->dst_rank)
+        return;
+    t->sent += ch->src_rank == r ? bytes : 0;
+    t->received += ch->dst_rank == r ? bytes : 0;
+}
+
+/* Counts what a rank moves and computes in a step with a full batch. */
+static struct traffic count_traffic(const struct pp_explained *e, int rank)
+{
+    const struct pp_layout *l = e->run.layout;
+    const struct pp_plan *plan = l->plans[0].plan;
+    int batch = l->training.batch < l->train_n ? l->training.batch : l->train_n, first, rows;
+    int r = rank % l->stages, d = l->replicas;
+    struct traffic t = {0};
+    pp_balanced_piece(batch, d, rank / l->stages, &first, &rows);
+    for (int ch = 0; ch < plan->n_channels; ch++)
+        add_channel(l, ch, r, rows, &t);
+    for (int s = 0; s < l->n_virtual; s++) {
+        for (int i = l->first[s]; i <= l->last[s] && l->rank_of[s] == r; i++) {
+            double again = pp_plan_recomputes(plan, s) ? pp_layer_cost(l->model, i).flops_f : 0;
+            t.flops += rows * (pp_layer_flops(l->model, i) + again);
+        }
+    }
+    /* Each replica sends the others their parts of its gradients, and its part of the result. */
+    size_t ways = e->run.cfg->train.zero && pp_layout_shares_sums(l) ? 3 : 2;
+    t.shared = ways * e->ranks[rank].gradients * (size_t)(d - 1) / (size_t)d;
+    t.intensity = t.sent + t.shared > 0 ? t.flops / (double)(t.sent + t.shared) : NAN;
+    return t;
 }
 
 /* Makes rows[n], one for each rank. */
@@ -382,6 +446,7 @@ static void make_ranks(const struct pp_explained *e, int n, struct rank_row *row
         double other = e->other ? (double)e->other[r % e->run.layout->stages].activations : NAN;
         rows[r] = (struct rank_row){.rank = r,
                                     .b = e->ranks[r],
+                                    .t = count_traffic(e, r),
                                     .other_all = uses_recompute(e) ? NAN : other,
                                     .other_off = uses_recompute(e) ? other : NAN};
     }
@@ -432,6 +497,25 @@ static int print_memory(const struct pp_explained *e, FILE *f)
             "  with recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
             recompute[0] ? recompute : "off", (double)now / MIB, recompute[0] ? "off" : "all",
             (double)other / MIB);
+    return 0;
+}
+
+/* Prints the bytes that ranks move in a step, next to what they compute. */
+static int print_traffic(const struct pp_explained *e, FILE *f)
+{
+    const struct pp_layout *l = e->run.layout;
+    if (l->ranks == 1)
+        return 0;
+    PP_TAKE(struct rank_row, rows, l->stages);
+    make_ranks(e, l->stages, rows);
+    fprintf(f, "\ncommunication of a step, MiB of each rank%s\n",
+            l->replicas > 1 ? " of replica 0" : "");
+    pp_listing_print(traffic_columns, &(struct pp_listing){rows, sizeof(*rows), l->stages},
+                     PP_LISTING_TEXT, 2, f);
+    fputs("  (at 10 GB/s a link keeps up with ranks of up to 10 GFLOP/s times the last column)\n",
+          f);
+    if (pp_run_shares_memory(&e->run) && l->stages > 1)
+        fputs("  (stages that are threads of one process pass pointers instead)\n", f);
     return 0;
 }
 
@@ -503,6 +587,7 @@ static int print_explained(const struct pp_explained *e, FILE *f)
     PP_TRY(print_layers(e->run.model, e->run.layout, f));
     PP_TRY(print_stages(e, f));
     PP_TRY(print_memory(e, f));
+    PP_TRY(print_traffic(e, f));
     return print_schedule(e, f);
 }
 

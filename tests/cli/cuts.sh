@@ -34,6 +34,25 @@ print([x['name'] for x in d['layers']] == ['layers.%d' % i for i in range(6)],
       d['layers'][5]['shape'], d['layers'][5]['parameters'], d['layers'][5]['flops_f'])" "$folder/out")" \
     "True ('layers.3', 'layers.5') False 10 490 960"
 
+begin "explain counts what a rank moves in a step, between stages and between replicas"
+config "$folder/moves.ini" data.dataset=synthetic data.train_samples=640 'model.sizes=20 16*3 10' \
+    train.batch_size=64 pipeline.microbatches=4 pipeline.stages=2 pipeline.split_at=layers.2
+ok run explain "$folder/moves.ini" --format json
+same "$(python3 -c "
+import json, sys
+a, b = json.load(open(sys.argv[1]))['ranks']
+print(a['step_bytes_sent'], a['step_bytes_received'], a['step_bytes_replicas'], b['step_bytes_sent'],
+      a['flops_per_byte'] == a['step_flops'] / a['step_bytes_sent'])" "$folder/out")" "4096 4096 0 4096 True"
+ok run explain "$folder/moves.ini" --replicas 2 --format json
+same "$(python3 -c "
+import json, sys
+ranks = json.load(open(sys.argv[1]))['ranks']
+print([r['step_bytes_sent'] for r in ranks], [r['step_bytes_replicas'] == r['gradient_bytes'] for r in ranks])
+" "$folder/out")" "[2048, 2048, 2048, 2048] [True, True, True, True]"
+shows 'pass pointers' run explain "$folder/moves.ini"
+run explain "$folder/moves.ini" --stages 1 --set pipeline.split_at=none
+out_lacks communication
+
 begin "a residual network has the names, shapes and counts of torchvision's"
 config "$folder/net50.ini" data.dataset=cifar10 model.type=resnet model.depth=50 model.stem=imagenet \
     model.classes=1000 pipeline.stages=2 train.batch_size=64 train.lr=0.1
