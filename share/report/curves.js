@@ -7,6 +7,9 @@ const CURVES = [
       share: true },
   { id: "throughput", title: "Throughput, samples/s", key: "speed", show: (x) => count(x), zero: true },
   { id: "bubble", title: "Bubble", key: "bubble", show: (x) => percent(x), share: true, zero: true },
+  { id: "norm", title: "Gradient norm", key: "norm", show: (x) => figures(x, 4) },
+  { id: "clipped", title: "Clipped steps", key: "clipped", show: (x) => percent(x), share: true,
+      zero: true },
 ];
 
 const curveState = { time: false, log: true, smooth: 0, range: null, hidden: new Set() };

@@ -128,7 +128,7 @@ function trainingPoints(run) {
   const points = [];
   const add = (from, i, epoch) => points.push({
     step: from.step[i], loss: from.loss[i], accuracy: from.accuracy[i], speed: from.speed[i],
-    bubble: from.bubble[i], seconds: from.seconds[i], epoch,
+    bubble: from.bubble[i], norm: from.norm[i], clipped: from.clipped[i], seconds: from.seconds[i], epoch,
   });
   let s = 0;
   for (let e = 0; e < epochs.step.length; e++) {
@@ -225,6 +225,7 @@ function columns(raw) {
   const pick = (a, b) => (raw[a].some(isNumber) ? raw[a] : raw[b]);
   return { ...raw, loss: pick("loss", "train_loss"), accuracy: pick("accuracy", "train_accuracy"),
     speed: raw.samples_per_second, tokens: raw.tokens_per_second, bubble: raw.bubble_measured,
+    norm: raw.grad_norm, clipped: raw.clipped_share,
     perplexity: pick("perplexity", "train_perplexity") };
 }
 

@@ -18,7 +18,7 @@ struct pp_training pp_training_of(const struct pp_config *cfg, int train_n, int 
                                 .train_all = train_n,
                                 .test_n = test_n,
                                 .logits_rows = cfg->model.logits_rows,
-                                .clips = cfg->train.clip_norm > 0,
+                                .clips = cfg->train.clip_norm > 0 || cfg->run.log_norm,
                                 .reads_gradients = cfg->train.read_gradients,
                                 .processes = cfg->run.launch == PP_LAUNCH_MPIRUN};
 }

@@ -86,11 +86,11 @@ static int first_param_of_chunk(const struct pp_chunk *c)
     return c->model->layers[c->first].first_param;
 }
 
-/* Sums the squares of this rank's gradients: for each parameter if gradients are clipped, else for
+/* Sums the squares of this rank's gradients: for each parameter if their norm is needed, else for
  * each stage. Each sum has its place in check.own; the places of other ranks stay 0. */
 static int sum_gradient_squares(struct pp_exec *x)
 {
-    bool clips = x->cfg->train.clip_norm > 0;
+    bool clips = x->layout->training.clips;
     PP_TRY(pp_backend_collect(x->be, PP_COLLECT_SQUARES));
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;

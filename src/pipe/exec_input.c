@@ -152,9 +152,12 @@ void exec_input_take_pictures(struct pp_exec *x, struct exec_flight *flight)
 {
     struct pp_ahead *ahead = x->input.ahead;
     flight->made = NULL;
-    if (ahead && pp_ahead_makes(x->cfg, flight->split))
-        flight->made =
-            pp_ahead_take(ahead, x->loader[flight->split], flight->split, x->epoch, flight->step);
+    if (!ahead || !pp_ahead_makes(x->cfg, flight->split))
+        return;
+    uint64_t start = pp_clock_ns();
+    flight->made =
+        pp_ahead_take(ahead, x->loader[flight->split], flight->split, x->epoch, flight->step);
+    x->counters.input_ns += pp_clock_ns() - start;
 }
 
 /* Returns the address in the step's own block on the host that corresponds to `part`, an address in

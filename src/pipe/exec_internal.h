@@ -180,7 +180,7 @@ struct exec_input {
 /* exec_finite.c: checks that every number of a step is finite. */
 struct exec_check {
     double *own, *all; /* [n + 1]; [ranks][n + 1] */
-    int n;             /* values per rank: one per parameter if gradients are clipped, else one per
+    int n;             /* values per rank: one per parameter if the norm is needed, else one per
                           stage */
     bool looks;        /* pp_chunk's `looks`: the step runs again to find the bad value */
     bool measures;     /* values are measured as soon as they are computed */
@@ -249,6 +249,7 @@ struct pp_exec {
 
     struct pp_exec_counters counters;
     struct pp_loss_sums epoch_sums; /* last stage: sums of the epoch so far */
+    struct pp_norm_sums epoch_norms;
     struct pp_exec_time update;
     struct pp_ring *ring; /* not owned */
 };

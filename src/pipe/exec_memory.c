@@ -175,7 +175,7 @@ static int take_channel_memory(struct pp_exec *x, struct pp_arena *a, bool share
 static void take_step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
 {
     const struct pp_layout *l = x->layout;
-    x->check.n = x->cfg->train.clip_norm > 0 ? l->model->n_params : l->n_virtual;
+    x->check.n = l->training.clips ? l->model->n_params : l->n_virtual;
     size_t values = (size_t)x->check.n + 1;
     exec_input_place_step(x, a);
     x->results = pp_arena_take(a, 1, sizeof(*x->results));

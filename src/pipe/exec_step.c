@@ -170,6 +170,17 @@ static int report_bad_step(struct pp_exec *x, const struct exec_flight *bad)
     return exec_finite_tell(x, &verdict);
 }
 
+static void add_norm(const struct pp_exec *x, struct pp_norm_sums *to,
+                     const struct pp_step_verdict *v)
+{
+    if (!x->layout->training.clips || v->skipped)
+        return;
+    to->steps++;
+    to->clipped += v->grad_scale < 1;
+    to->sum += v->norm;
+    to->most = v->norm > to->most ? v->norm : to->most;
+}
+
 static int read_step_results(struct pp_exec *x, struct exec_flight *flight)
 {
     bool fresh = flight->busy && flight->split == PP_SPLIT_TRAIN;
@@ -182,6 +193,8 @@ static int read_step_results(struct pp_exec *x, struct exec_flight *flight)
     if (fresh) {
         pp_loss_sums_add(&x->counters.train, &flight->results->sums[PP_SPLIT_TRAIN]);
         pp_loss_sums_add(&x->epoch_sums, &flight->results->sums[PP_SPLIT_TRAIN]);
+        add_norm(x, &x->counters.norms, &flight->results->verdict);
+        add_norm(x, &x->epoch_norms, &flight->results->verdict);
     }
     return 0;
 }
@@ -313,6 +326,7 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
     if (x->input.ahead)
         pp_ahead_rest(x->input.ahead);
     x->epoch = epoch;
+    x->epoch_norms = (struct pp_norm_sums){0};
     pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
     if (x->sums[PP_SPLIT_TRAIN])
         x->epoch_sums = so_far ? *so_far : zero;
@@ -328,6 +342,7 @@ int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
         PP_TRY(pp_backend_to_host(x->be, &x->counters.test, x->sums[PP_SPLIT_TEST], sizeof(zero)));
         PP_TRY(pp_backend_zero(x->be, x->sums[PP_SPLIT_TEST], sizeof(zero)));
     }
+    x->counters.epoch_norms = x->epoch_norms;
     PP_TRY(exec_time_correct(x));
     *out = x->counters;
     memset(&x->counters, 0, sizeof(x->counters));

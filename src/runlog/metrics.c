@@ -73,6 +73,18 @@ static void speed_json(const struct pp_metrics *m, struct pp_json *j, double sps
         pp_json_dbl(j, "tokens_per_second", sps * targets);
 }
 
+/* Adds " norm=0.8123 clipped=12.5%", the mean norm of the gradients and the share of steps that were
+ * clipped, to a line, if they are known. */
+static void add_norm_text(const struct pp_metrics *m, const struct pp_norm_sums *n, char *line,
+                          size_t bytes)
+{
+    if (n->steps == 0)
+        return;
+    pp_text_add(line, bytes, " norm=%.4g", n->sum / (double)n->steps);
+    if (m->run->cfg->train.clip_norm > 0)
+        pp_text_add(line, bytes, " clipped=%.1f%%", 100 * (double)n->clipped / (double)n->steps);
+}
+
 /* Writes a line such as "epoch=1 step=120/937 loss=0.3121 acc=0.9103 sps=81234 bubble=14.2%
  * eta=00:08". */
 static void write_step_line(const struct pp_metrics *m, const struct pp_window *w, int steps,
@@ -91,6 +103,7 @@ static void write_step_line(const struct pp_metrics *m, const struct pp_window *
         pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
     if (w->paused > 0)
         pp_text_add(line, bytes, " paused=%.1fs", w->paused);
+    add_norm_text(m, &w->norms, line, bytes);
 }
 
 /* ---- metrics.jsonl */
@@ -334,6 +347,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
             pp_json_int(&j, "skipped_steps", w->skipped);
         if (w->paused > 0)
             pp_json_dbl(&j, "paused_seconds", w->paused);
+        norm_json(&w->norms, &j);
         pp_json_dbl(&j, "seconds", (double)(now - m->start_ns) * 1e-9);
         end_record(m, &j);
     }
@@ -390,6 +404,7 @@ static void write_epoch(const struct pp_metrics *m, const struct pp_epoch_result
     pp_json_dbl(j, "seconds", e->seconds);
     if (e->paused > 0)
         pp_json_dbl(j, "paused_seconds", e->paused);
+    norm_json(&e->norms, j);
 }
 
 static void call_on_epoch(const struct pp_metrics *m, const struct pp_epoch_result *e)
@@ -418,9 +433,10 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
     board_epoch(m->board, e);
     if (!m->from.quiet && out_is_ready(m)) {
         pp_log_progress(NULL);
-        char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "", paused[32] = "";
+        char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "", paused[96] = "";
         if (e->paused > 0)
             snprintf(paused, sizeof(paused), " paused=%.1fs", e->paused);
+        add_norm_text(m, &e->norms, paused, sizeof(paused));
         if (e->tested) {
             snprintf(test, sizeof(test), " test_loss=%s%s test_acc=%.4f",
                      pp_mean_text(e->test_loss, loss),

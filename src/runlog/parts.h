@@ -41,6 +41,8 @@ void pace_window(struct pp_pace *p, const struct pp_window *w, pace_changed *cha
 
 /* ---- summary.c: prints the summary of a run, for people and as JSON */
 
+/* Writes norms of gradients, if they are known. Local. */
+void norm_json(const struct pp_norm_sums *n, struct pp_json *j);
 /* Writes the summary into the open object of j. Local. */
 void summary_json(const struct pp_metrics_start *from, const struct pp_summary *s,
                   struct pp_json *j);

@@ -91,6 +91,15 @@ static void print_change(void *ctx, const struct pp_change *c)
             c->was);
 }
 
+void norm_json(const struct pp_norm_sums *n, struct pp_json *j)
+{
+    if (n->steps == 0)
+        return;
+    pp_json_dbl(j, "grad_norm", n->sum / (double)n->steps);
+    pp_json_dbl(j, "grad_norm_max", n->most);
+    pp_json_dbl(j, "clipped_share", (double)n->clipped / (double)n->steps);
+}
+
 void summary_json(const struct pp_metrics_start *from, const struct pp_summary *s,
                   struct pp_json *j)
 {
@@ -144,7 +153,11 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     pp_json_int(j, "rewinds", s->rewinds);
     pp_json_dbl(j, "train_seconds", s->train_seconds);
     pp_json_dbl(j, "train_seconds_before", s->before.seconds);
+    pp_json_dbl(j, "test_seconds", s->test_seconds);
+    pp_json_dbl(j, "save_seconds", s->save_seconds);
+    pp_json_dbl(j, "input_wait_seconds", s->input_seconds);
     pp_json_dbl(j, "wall_seconds", s->wall_seconds);
+    norm_json(&s->norms, j);
     pp_json_int(j, "stages", run->layout->stages);
     pp_json_int(j, "replicas", run->layout->replicas);
     pp_json_int(j, "microbatches", run->cfg->pipeline.microbatches);
@@ -262,6 +275,17 @@ static const char *find_comparable(const struct pp_run *run)
     return "the same kind of processor and, with run.gemm = cblas, the same library";
 }
 
+static void print_norms(const struct pp_run *run, const struct pp_norm_sums *n, FILE *f)
+{
+    if (n->steps == 0)
+        return;
+    fprintf(f, "gradient norm    %.4g in the mean, %.4g at most", n->sum / (double)n->steps,
+            n->most);
+    if (run->cfg->train.clip_norm > 0)
+        fprintf(f, "; %.1f %% of steps clipped", 100 * (double)n->clipped / (double)n->steps);
+    fputs(" (last epoch)\n", f);
+}
+
 void summary_print(const struct pp_metrics_start *from, const struct pp_summary *s)
 {
     const struct pp_run *run = from->run;
@@ -298,6 +322,12 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
             s->samples_per_second * pp_model_flops(run->model) * 1e-9,
             (s->train_seconds - s->before.seconds) / (double)steps * 1e3, (long long)steps, resumed,
             pp_clock_duration(s->wall_seconds, text, sizeof(text)));
+    fprintf(
+        f,
+        "seconds          %.2f of training, of which %.2f waiting for input; %.2f of tests, %.2f "
+        "of saving\n",
+        s->train_seconds - s->before.seconds, s->input_seconds, s->test_seconds, s->save_seconds);
+    print_norms(run, &s->norms, f);
     (void)pp_changes_visit(from->changes, print_change, f);
     if (s->skipped > 0) {
         fprintf(f, "not finite       %lld batches not used, %lld rewinds\n", (long long)s->skipped,

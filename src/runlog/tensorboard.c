@@ -156,12 +156,20 @@ void board_window(struct board *t, const struct pp_window *w)
 {
     if (!t)
         return;
-    const struct scalar scalars[] = {
+    struct scalar scalars[SCALARS_MAX] = {
         {"loss", w->loss},     {"accuracy", w->accuracy},
         {"lr", w->lr},         {"samples_per_second", (double)w->samples / w->seconds},
-        {"bubble", w->bubble}, {"perplexity", exp(w->loss)},
+        {"bubble", w->bubble},
     };
-    write_scalars(t, w->t, scalars, t->is_text ? 6 : 5);
+    int n = 5;
+    if (t->is_text)
+        scalars[n++] = (struct scalar){"perplexity", exp(w->loss)};
+    if (w->norms.steps > 0) {
+        double steps = (double)w->norms.steps;
+        scalars[n++] = (struct scalar){"grad_norm", w->norms.sum / steps};
+        scalars[n++] = (struct scalar){"clipped_share", (double)w->norms.clipped / steps};
+    }
+    write_scalars(t, w->t, scalars, n);
 }
 
 void board_epoch(struct board *t, const struct pp_epoch_result *e)

@@ -67,6 +67,8 @@ static int put_records(const char *key, json_t **records, size_t most, struct pp
                                        "train_perplexity",
                                        "perplexity",
                                        "bubble_measured",
+                                       "grad_norm",
+                                       "clipped_share",
                                        "seconds"};
     while (json_array_size(*records) > most)
         PP_TRY(report_thin(records));

@@ -24,6 +24,11 @@ static void add_totals(struct totals *to, const struct totals *w)
     to->window_ns += w->window_ns;
     to->paused_ns += w->paused_ns;
     to->busy_ns += w->busy_ns;
+    to->input_ns += w->input_ns;
+    to->norms.steps += w->norms.steps;
+    to->norms.clipped += w->norms.clipped;
+    to->norms.sum += w->norms.sum;
+    to->norms.most = w->norms.most > to->norms.most ? w->norms.most : to->norms.most;
 }
 
 static void begin_window(struct trainer *tr)
@@ -46,6 +51,7 @@ static int gather_counters(struct trainer *tr, struct totals *train, struct pp_l
     struct report mine = {.window_ns = window,
                           .paused_ns = paused,
                           .busy_ns = paused == 0 || c.busy_ns < window ? c.busy_ns : window,
+                          .input_ns = c.input_ns,
                           .train = c.train,
                           .test = c.test,
                           .epoch = c.epoch,
@@ -65,6 +71,8 @@ static int gather_counters(struct trainer *tr, struct totals *train, struct pp_l
     begin_window(tr);
     memset(train, 0, sizeof(*train));
     memset(test, 0, sizeof(*test));
+    train->norms = c.norms;
+    tr->epoch_norms = c.epoch_norms;
     memset(&tr->epoch.sums, 0, sizeof(tr->epoch.sums));
     for (int r = 0; r < tr->run->layout->ranks; r++) {
         const struct report *a = &tr->all[r];
@@ -73,6 +81,7 @@ static int gather_counters(struct trainer *tr, struct totals *train, struct pp_l
         train->window_ns = a->window_ns > train->window_ns ? a->window_ns : train->window_ns;
         train->paused_ns = a->paused_ns > train->paused_ns ? a->paused_ns : train->paused_ns;
         train->busy_ns += a->busy_ns;
+        train->input_ns = a->input_ns > train->input_ns ? a->input_ns : train->input_ns;
         pp_loss_sums_add(&tr->epoch.sums, &a->epoch);
         tr->stop = a->stop > tr->stop ? a->stop : tr->stop;
         tr->saves = a->saves > tr->saves ? a->saves : tr->saves;
@@ -97,6 +106,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     tr->epoch.sums = sums;
     add_totals(&tr->record, &w);
     tr->train_ns += w.window_ns;
+    tr->input_ns += w.input_ns;
     tr->samples += w.sums.rows;
     for (int r = 0; r < tr->run->layout->ranks; r++) {
         tr->busy_ns[r] += tr->all[r].busy_ns;
@@ -127,6 +137,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
             .sync_steps = distance,
             .sync_seconds = (double)w.window_ns * 1e-9,
             .busy = tr->busy,
+            .norms = from->norms,
         };
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
         pp_metrics_window(tr->m, &shown, steps, record);
@@ -157,6 +168,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
  * the loss is finite. Collective. */
 static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
 {
+    uint64_t start = pp_clock_ns();
     for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
         PP_TRY(pp_exec_test_step(tr->x, step));
         PP_TRY(pp_tracer_test_step(tr->tracer, tr->t));
@@ -164,6 +176,7 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
     struct totals none;
     struct pp_loss_sums test;
     PP_TRY(gather_counters(tr, &none, &test));
+    tr->test_ns += pp_clock_ns() - start;
     e->tested = test.targets > 0;
     *loss = e->tested ? pp_loss_sums_loss(&test) : 0;
     if (!e->tested || !isfinite(*loss)) {
@@ -185,6 +198,7 @@ static int save_checkpoint(struct trainer *tr, bool prune)
         return 0;
     struct pp_ckpt_state state;
     int rc = 0;
+    uint64_t start = pp_clock_ns();
     rank_event_begin(tr->spec, PP_EVENT_SAVE, tr->t);
     if (tr->m) {
         pp_metrics_sync(tr->m);
@@ -192,6 +206,7 @@ static int save_checkpoint(struct trainer *tr, bool prune)
     }
     rc = rc < 0 ? rc : saver_save(tr->saver, tr->t, &state, prune);
     rank_event_end(tr->spec);
+    tr->save_ns += pp_clock_ns() - start;
     tr->saved = rc == 0 && !saver_error(tr->saver) ? tr->t : tr->saved;
     begin_window(tr);
     return rc;
@@ -424,6 +439,7 @@ static int run_epoch(struct trainer *tr)
         .paused = (double)tr->epoch.paused_ns * 1e-9,
         .samples = tr->epoch.sums.rows,
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),
+        .norms = tr->epoch_norms,
     };
     double test_loss = 0;
     bool tests = tests_now(tr);

@@ -14,6 +14,7 @@ struct report {
     uint64_t window_ns; /* length of the window without paused_ns */
     uint64_t paused_ns; /* time for which the process was stopped */
     uint64_t busy_ns;
+    uint64_t input_ns; /* waiting for input */
     struct pp_loss_sums train, test;
     struct pp_loss_sums epoch; /* training sums since the epoch began */
     int32_t stop;              /* signal that asked this process to save and end; 0: no signal */
@@ -27,6 +28,8 @@ struct totals {
     uint64_t window_ns; /* the longest of all ranks */
     uint64_t paused_ns; /* the longest of all ranks */
     uint64_t busy_ns;   /* summed over all ranks */
+    uint64_t input_ns;  /* the longest of all ranks */
+    struct pp_norm_sums norms;
 };
 
 /* Counts the steps of the run whose loss or gradients were not finite; the same on every rank. */
@@ -80,12 +83,14 @@ struct trainer {
     int64_t steps, meetings;      /* of this process: training steps, sync points after them */
     struct pp_timeline *timeline; /* NULL without a run folder */
     struct pp_tracer *tracer;     /* NULL without --trace */
-    struct totals epoch, record;  /* since the epoch began; since the last record */
-    double load;                  /* rank 0: load of the machine before the loop; < 0: unknown */
-    uint64_t began_ns;            /* when this process's loop began */
-    int64_t waited_ns;            /* pp_clock_waited_ns() at began_ns */
-    uint64_t train_ns;            /* training time of the whole run */
-    uint64_t before_ns;           /* training time of earlier processes */
+    uint64_t test_ns, save_ns, input_ns; /* of this process: tests, saving, waiting for input */
+    struct pp_norm_sums epoch_norms;     /* since the epoch, or this process, began */
+    struct totals epoch, record;         /* since the epoch began; since the last record */
+    double load;        /* rank 0: load of the machine before the loop; < 0: unknown */
+    uint64_t began_ns;  /* when this process's loop began */
+    int64_t waited_ns;  /* pp_clock_waited_ns() at began_ns */
+    uint64_t train_ns;  /* training time of the whole run */
+    uint64_t before_ns; /* training time of earlier processes */
     int64_t samples;
     int64_t before_samples, before_steps; /* of earlier processes */
     bool ended_by_patience;               /* train.patience ended the run before its last step */

@@ -55,7 +55,7 @@ struct pp_training {
     int train_all;        /* samples of the training data; data.drop_last leaves some out in each
                              epoch */
     int logits_rows;      /* model.logits_rows */
-    bool clips;           /* gradients are clipped by their norm */
+    bool clips;           /* the norm of the gradients is needed, to clip or to log it */
     bool reads_gradients; /* train.read_gradients */
     bool processes;       /* ranks are processes, so a message needs memory at both ends */
 };

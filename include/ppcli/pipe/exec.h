@@ -26,8 +26,17 @@ struct pp_exec_bytes {
     size_t total;    /* the whole arena, with alignment */
 };
 
+/* Norms of the gradients of steps, before clipping; the same on every rank. Steps that changed no
+ * weight do not count. */
+struct pp_norm_sums {
+    int64_t steps, clipped; /* 0 unless the norm is needed: train.clip_norm, run.log_norm */
+    double sum, most;
+};
+
 /* Counters since the last pp_exec_take_counters(). */
 struct pp_exec_counters {
+    uint64_t input_ns;                      /* waiting for pictures that a thread makes ahead */
+    struct pp_norm_sums norms, epoch_norms; /* epoch_norms: since the epoch began, not reset */
     uint64_t busy_ns;          /* computing: layers, loss, data, reduction sums, optimizer */
     struct pp_loss_sums train; /* on ranks with the last stage */
     struct pp_loss_sums test;

@@ -72,7 +72,8 @@ struct pp_window {
     /* Since the last sync point: */
     int64_t sync_steps;
     double sync_seconds;
-    const double *busy; /* [ranks] busy share of sync_seconds */
+    const double *busy;        /* [ranks] busy share of sync_seconds */
+    struct pp_norm_sums norms; /* of the window; steps 0: they are not needed */
 };
 
 struct pp_epoch_result {
@@ -86,6 +87,7 @@ struct pp_epoch_result {
     double paused;  /* seconds in which a process was stopped */
     int64_t samples;
     double bubble;
+    struct pp_norm_sums norms; /* of the epoch's steps that this process ran */
 };
 
 struct pp_rank_total { /* one rank over the whole run */
@@ -111,6 +113,9 @@ struct pp_summary {
     double load, waited;   /* load of the machine before the run; mean of ranks[]; < 0: unknown */
     double schedule_bound; /* least time of any schedule / measured time, for a full batch */
     double train_seconds, wall_seconds; /* of the whole run; of this process */
+    double test_seconds, save_seconds;  /* of this process, and not part of train_seconds */
+    double input_seconds; /* of this process: steps waited for input, as part of train_seconds */
+    struct pp_norm_sums norms; /* of the last epoch */
     int64_t steps, samples;
     struct {
         int64_t steps, samples;
