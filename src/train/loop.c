@@ -356,12 +356,12 @@ static void report_news(const struct trainer *tr, const struct progress_news *ne
     const struct pp_config *cfg = tr->run->cfg;
     const struct progress *p = &tr->progress;
     const char *metric = progress_metric_name(cfg);
-    if (news->fell) {
+    if (news->fell && tr->t < tr->total_steps) {
         pp_log_info("train.lr_schedule = plateau: train.lr falls from %.4g to %.4g, because %s has "
-                    "not improved in %d tests",
+                    "not improved in %d test%s",
                     pp_lr_after_falls(cfg, cfg->train.lr, p->falls - 1),
                     pp_lr_after_falls(cfg, cfg->train.lr, p->falls), metric,
-                    cfg->train.lr_patience + 1);
+                    cfg->train.lr_patience + 1, pp_plural(cfg->train.lr_patience + 1));
     }
     if (news->over) {
         pp_log_info("train.patience = %d: the run ends after step %lld, because %s has not "

@@ -105,6 +105,8 @@ with tempfile.TemporaryDirectory() as folder:
     for columns in (10, 20, 50):
         case(f'status lines of train fit into {columns} columns, without codes',
              status_lines(columns, 'train', 'net.ini', '--dir', ''))
+    case('run.progress = off draws none', [] if status_lines(80, 'train', 'net.ini', '--dir', '', '--set',
+                                                             'run.progress=off') == ['no line is drawn'] else ['one'])
     case('and those of bench into 20',
          status_lines(20, 'bench', 'net.ini', '--stages', '1,2', '--time', '0.05', '--repeat', '1'))
 print(f'1..{cases}')
