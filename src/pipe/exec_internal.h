@@ -224,6 +224,7 @@ struct pp_exec {
                       [max_rows][positions], or numbers as float [max_rows][outputs] */
     struct exec_results *results;
     struct pp_loss_sums *sums[2]; /* point into results; NULL: the last stage is elsewhere */
+    double *losses;               /* pp_exec_keep_losses(); not owned */
     struct pp_loss_sums *unread;  /* sums of an R of the last stage, ignored because F counted them;
                                      NULL: no R */
     struct pp_loss_sums *before;  /* initial value of a step's sums: zeros, or NaN after a veto */

@@ -246,6 +246,12 @@ void pp_exec_time_all(struct pp_exec *x, bool all)
     x->timer.every = all;
 }
 
+void pp_exec_keep_losses(struct pp_exec *x, double *losses)
+{
+    bool readable = x->timer.live && !x->be->ops->own_memory && x->sums[PP_SPLIT_TRAIN];
+    x->losses = readable ? losses : NULL;
+}
+
 bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out)
 {
     const struct exec_stage *st = find_exec_stage(x, s);

@@ -293,6 +293,26 @@ static float *output_of_stage(const struct walk *w, const struct exec_stage *st,
     return !st->is_last ? slot_memory(w, message) : st->output ? st->output[slot] : NULL;
 }
 
+/* Returns the sums of a training step so far if the loss of each micro-batch is wanted. */
+static struct pp_loss_sums look_at_sums(const struct walk *w)
+{
+    const struct pp_exec *x = w->x;
+    return x->losses && w->split == PP_SPLIT_TRAIN ? *x->sums[PP_SPLIT_TRAIN]
+                                                   : (struct pp_loss_sums){0};
+}
+
+/* Keeps the mean loss of a micro-batch, if that is wanted: what it added to the sums. */
+static void note_loss(const struct walk *w, int mb, const struct pp_loss_sums *before)
+{
+    if (!w->x->losses || w->split != PP_SPLIT_TRAIN)
+        return;
+    struct pp_loss_sums own = *w->x->sums[PP_SPLIT_TRAIN];
+    own.loss -= before->loss;
+    own.targets -= before->targets;
+    own.weight -= before->weight;
+    w->x->losses[mb] = pp_loss_sums_loss(&own);
+}
+
 static int run_forward(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
@@ -306,11 +326,14 @@ static int run_forward(struct walk *w, struct exec_stage *st, const struct pp_ac
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (w->split == PP_SPLIT_TRAIN && w->plan->frozen[a->stage])
         PP_TRY(pp_chunk_gather(st->chunk, x->be, a->slot, a->mb == 0));
-    if (st->output)
+    const struct pp_loss_sums before = look_at_sums(w);
+    if (st->output) {
         PP_TRY(compute_loss(w, a->mb, out, x->sums[w->split],
                             w->split == PP_SPLIT_TRAIN && !a->recompute));
-    else if (st->is_last && w->split == PP_SPLIT_TEST)
+        note_loss(w, a->mb, &before);
+    } else if (st->is_last && w->split == PP_SPLIT_TEST) {
         PP_TRY(loss_in_pieces(w, st, a, NULL));
+    }
     exec_action_end(x);
     exec_finite_note_forward(x, st, a->mb);
     PP_TRY(send_result(w, a));
@@ -353,8 +376,11 @@ static int run_input_gradient(struct walk *w, struct exec_stage *st, const struc
     const struct pp_model *m = x->layout->model;
     bool wanted = m->layers[x->layout->first[st->s]].wants_dx;
     float *dx = wanted ? slot_memory(w, a->send) : NULL; /* NULL: no earlier layer learns */
-    if (st->is_last && !st->output)
+    const struct pp_loss_sums before = look_at_sums(w);
+    if (st->is_last && !st->output) {
         PP_TRY(loss_in_pieces(w, st, a, dx));
+        note_loss(w, a->mb, &before);
+    }
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
     exec_action_end(x);
     st->held_b[a->gslot] = a->recv;

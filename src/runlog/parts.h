@@ -102,10 +102,18 @@ const size_t *spans_live_bytes(const struct spans *s);
 /* Writes a process of the trace for every rank. */
 void spans_processes(const struct spans *s, struct pp_chrome *c);
 
+/* Losses of micro-batches: of step t at[t % steps][microbatches], NAN where there is none. */
+struct spans_losses {
+    double *at; /* NULL: no losses */
+    int64_t steps;
+    int microbatches;
+};
+
 /* Writes events e[n] of a rank, which follow those of earlier calls. `zero_ns` is the start of the
- * trace on that rank's clock. Skips events of actions that have not ended. */
+ * trace on that rank's clock. Skips events of actions that have not ended. An F of the last stage
+ * gets its loss; `losses` may be NULL. */
 void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_ns,
-                 const struct pp_event *e, size_t n);
+                 const struct pp_event *e, size_t n, const struct spans_losses *losses);
 
 /*
  * ---- clocks.c

@@ -7,6 +7,7 @@
  */
 #include "parts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/base/base.h"
@@ -146,8 +147,19 @@ static void begin_span_step(struct spans *s, int rank, int32_t t)
         s->forwards[rank * n + v] = s->live[rank * n + v] = 0;
 }
 
+/* Returns the loss of an F of the last stage in training; NULL if the event has none. */
+static const double *loss_of_event(const struct spans *s, const struct pp_event *e,
+                                   const struct spans_losses *losses)
+{
+    bool of_loss = e->kind == PP_EVENT_F && !e->eval && e->stage == s->layout->n_virtual - 1;
+    if (!losses || !losses->at || !of_loss || e->mb >= losses->microbatches)
+        return NULL;
+    const double *loss = &losses->at[e->step % losses->steps * losses->microbatches + e->mb];
+    return isfinite(*loss) ? loss : NULL;
+}
+
 void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_ns,
-                 const struct pp_event *events, size_t n)
+                 const struct pp_event *events, size_t n, const struct spans_losses *losses)
 {
     const struct pp_plan *plan = s->layout->plans[0].plan;
     for (size_t k = 0; k < n; k++) {
@@ -162,7 +174,8 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
                                       .stage = of_stage ? e->stage : -1,
                                       .chunk = of_stage ? plan->chunk_of[e->stage] : -1,
                                       .microbatch = of_stage ? e->mb : -1,
-                                      .eval = e->eval};
+                                      .eval = e->eval,
+                                      .loss = loss_of_event(s, e, losses)};
         char text[PP_CHROME_NAME_MAX];
         const char *name = pp_event_name(e->kind);
         if (of_stage && pp_event_computes(e->kind))

@@ -196,7 +196,7 @@ static int write_measured(struct page *p, struct pp_chrome *c)
             PP_TRY(pp_transport_recv(p->spec->tp, r, p->events, bytes));
             e = p->events;
         }
-        spans_write(p->spans, c, r, zero + (uint64_t)p->offset_ns[r], e, (size_t)s->n);
+        spans_write(p->spans, c, r, zero + (uint64_t)p->offset_ns[r], e, (size_t)s->n, NULL);
     }
     return 0;
 }

@@ -6,6 +6,7 @@
  */
 
 #include <fcntl.h>
+#include <math.h>
 
 #include "parts.h"
 #include "ppcli/base/base.h"
@@ -26,10 +27,12 @@ struct pp_tracer {
     uint64_t cursor;         /* next record of this rank to read */
     struct pp_event *events; /* [capacity] */
     size_t capacity;
+    struct spans_losses losses; /* of this rank; .at NULL: it does not have the last stage; owned */
     /* On rank 0: */
     FILE *f;
     struct pp_chrome chrome;
     struct spans *spans;
+    struct spans_losses received;  /* of another rank; owned */
     int64_t *offset_ns, *error_ns; /* [ranks] */
     uint64_t zero_ns;
     uint64_t all_lost;
@@ -109,6 +112,32 @@ static int check_range(const struct pp_tracer *tc)
     return 0;
 }
 
+static bool has_last_stage(const struct pp_tracer *tc, int rank)
+{
+    const struct pp_layout *l = tc->spec.layout;
+    return l->rank_of[l->n_virtual - 1] == rank % l->stages;
+}
+
+static size_t count_losses(const struct spans_losses *s)
+{
+    return (size_t)s->steps * (size_t)s->microbatches;
+}
+
+static void forget_losses(struct spans_losses *s)
+{
+    for (size_t i = 0; s->at && i < count_losses(s); i++)
+        s->at[i] = NAN;
+}
+
+static int create_losses(const struct pp_tracer *tc, struct spans_losses *s)
+{
+    s->steps = tc->hold + 2; /* more than lie between two drains */
+    s->microbatches = tc->spec.layout->plans[0].m;
+    PP_ALLOC(s->at, count_losses(s));
+    forget_losses(s);
+    return 0;
+}
+
 static int prepare_trace(struct pp_tracer *tc)
 {
     size_t ranks = (size_t)tc->spec.layout->ranks;
@@ -117,6 +146,10 @@ static int prepare_trace(struct pp_tracer *tc)
     tc->hold = (int64_t)(tc->spec.ring->mask / pp_exec_events_per_step(tc->spec.layout)) - 1;
     tc->hold = tc->hold > 1 ? tc->hold : 1;
     PP_ALLOC(tc->events, tc->capacity);
+    if (has_last_stage(tc, tc->spec.tp->rank))
+        PP_TRY(create_losses(tc, &tc->losses));
+    if (tc->spec.tp->rank == 0)
+        PP_TRY(create_losses(tc, &tc->received));
     PP_ALLOC(tc->offset_ns, ranks);
     PP_ALLOC(tc->error_ns, ranks);
     return tc->spec.tp->rank == 0 ? open_trace(tc) : 0;
@@ -150,6 +183,8 @@ void pp_tracer_destroy(struct pp_tracer **tracer)
         close_trace(tc);
         spans_destroy(&tc->spans);
         pp_free(tc->events);
+        pp_free(tc->losses.at);
+        pp_free(tc->received.at);
         pp_free(tc->offset_ns);
         pp_free(tc->error_ns);
         pp_free(tc);
@@ -177,6 +212,12 @@ static bool is_tracing(const struct pp_tracer *tc)
 bool pp_tracer_is_on(const struct pp_tracer *tc)
 {
     return is_tracing(tc);
+}
+
+double *pp_tracer_losses(struct pp_tracer *tc, int64_t t)
+{
+    bool wanted = is_tracing(tc) && tc->losses.at;
+    return wanted ? &tc->losses.at[t % tc->losses.steps * tc->losses.microbatches] : NULL;
 }
 
 bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t)
@@ -212,11 +253,18 @@ static int collect_events(struct pp_tracer *tc)
             }
             if (p.n > 0)
                 PP_TRY(pp_transport_recv(tp, r, tc->events, (size_t)p.n * sizeof(*tc->events)));
+            if (has_last_stage(tc, r))
+                PP_TRY(pp_transport_recv(tp, r, tc->received.at,
+                                         count_losses(&tc->received) * sizeof(double)));
         }
         tc->all_lost += p.lost;
         spans_write(tc->spans, &tc->chrome, r, tc->zero_ns + (uint64_t)tc->offset_ns[r], tc->events,
-                    (size_t)p.n);
+                    (size_t)p.n,
+                    !has_last_stage(tc, r) ? NULL
+                    : r == 0               ? &tc->losses
+                                           : &tc->received);
     }
+    forget_losses(&tc->losses);
     fflush(tc->f);
     tc->chrome.unflushed = 0;
     return 0;
@@ -227,7 +275,12 @@ static int send_records(struct pp_tracer *tc)
     struct pp_transport *tp = tc->spec.tp;
     struct parcel p = take_parcel(tc);
     PP_TRY(pp_transport_send(tp, 0, &p, sizeof(p)));
-    return p.n > 0 ? pp_transport_send(tp, 0, tc->events, (size_t)p.n * sizeof(*tc->events)) : 0;
+    if (p.n > 0)
+        PP_TRY(pp_transport_send(tp, 0, tc->events, (size_t)p.n * sizeof(*tc->events)));
+    if (tc->losses.at)
+        PP_TRY(pp_transport_send(tp, 0, tc->losses.at, count_losses(&tc->losses) * sizeof(double)));
+    forget_losses(&tc->losses);
+    return 0;
 }
 
 int pp_tracer_drain(struct pp_tracer *tc, int64_t t)

@@ -139,6 +139,8 @@ static void put_args(struct pp_chrome *c, const struct pp_chrome_args *a)
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (numbers[i].value >= 0)
             put(c, ",\"%s\":%lld", numbers[i].key, (long long)numbers[i].value);
+    if (a->loss)
+        put(c, ",\"loss\":%.17g", *a->loss);
     put(c, "}");
 }
 

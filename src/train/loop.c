@@ -414,6 +414,7 @@ static int run_epoch(struct trainer *tr)
         tr->last_lr = learning_rate_of_step(tr, steps);
         pp_tracer_step(tr->tracer, tr->t);
         pp_exec_time_all(tr->x, pp_tracer_is_on(tr->tracer));
+        pp_exec_keep_losses(tr->x, pp_tracer_losses(tr->tracer, tr->t));
         int rc = train_step(tr, meets_after_step(tr, tr->epoch_step + 1, steps));
         if (rc == PP_EDIVERGED || rc == PP_EFORMAT)
             return end_diverged(tr, steps);

@@ -67,6 +67,28 @@ trace_is "$folder/traced/trace.json" \
     "min(e['ts'] for e in x) < 1000 and {e['ph'] for e in d} == set('MXsfC')" \
     "[e['args']['bytes'] for e in d if e['ph'] == 'C' and e['pid'] == 0][:2] == [8 * 20 * 4 + 8 * 16 * 4, 2 * (8 * 20 * 4 + 8 * 16 * 4)]"
 
+# Every F of the last stage in training has a loss, no other slice has one, and the losses of a step of
+# equal micro-batches have the mean that metrics.jsonl gives for the step.
+losses_fit() { # losses_fit RUN TRACE STAGE
+    trace_is "$2" \
+        "all(('loss' in e['args']) == (e['cat'] == 'F' and not e['args']['eval'] and e['args']['stage'] == $3) for e in x)" \
+        "all(abs(r['loss'] - sum(l) / len(l)) < 1e-12 * r['loss'] for r in map(json.loads, open('$1/metrics.jsonl')) if r['type'] == 'step'
+             for l in [[e['args']['loss'] for e in x if 'loss' in e['args'] and e['args']['step'] == r['step']]] if r['samples'] == 32)"
+}
+
+begin "the losses of micro-batches are in the trace, from any rank, and change no bit"
+for how in '--stages 2' '--stages 1 --replicas 2 --microbatches 2' '--stages 2 --replicas 2 --microbatches 2' \
+    '--schedule zb-v --set pipeline.chunks=2' '--schedule gpipe --set pipeline.recompute=all'; do
+    stage=1
+    case $how in *'stages 1'*) stage=0 ;; *chunks*) stage=3 ;; esac
+    # shellcheck disable=SC2086 # several words
+    ok run train "$config" $how --dir "$folder/losses" --overwrite --log-every 1 --trace "$folder/losses.json"
+    losses_fit "$folder/losses" "$folder/losses.json" $stage
+    # shellcheck disable=SC2086
+    run train "$config" $how --dir "$folder/untraced" --overwrite
+    same "$(grep weights_sha "$folder/losses/summary.json")" "$(grep weights_sha "$folder/untraced/summary.json")"
+done
+
 begin "a trace is of the steps one asks for, with the evaluations in between"
 ok run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 9-12
 err_has 'some.json (steps 9-12, '

@@ -117,6 +117,11 @@ void pp_exec_forget_graphs(struct pp_exec *x);
  * some steps are timed. Local. */
 void pp_exec_time_all(struct pp_exec *x, bool all);
 
+/* Keeps the mean loss of each micro-batch of the next training steps in losses[micro-batch], on the
+ * ranks with the last stage, if the host can read it without waiting for a device; else writes
+ * nothing. NULL: keeps none. The memory is the caller's. Local. */
+void pp_exec_keep_losses(struct pp_exec *x, double *losses);
+
 /*
  * From now on a test step copies the outputs of the last stage to logits[rows][outputs] in host
  * memory: the rows of this replica's share of the batch, on the rank with the last stage. They are

@@ -272,6 +272,10 @@ void pp_tracer_step(struct pp_tracer *tc, int64_t t);
 /* Returns whether the run is in the traced range. Local. */
 bool pp_tracer_is_on(const struct pp_tracer *tc);
 
+/* Returns memory for the losses of the micro-batches of step t, for pp_exec_keep_losses(); NULL if
+ * the step is not traced, or on a rank without the last stage. Local. */
+double *pp_tracer_losses(struct pp_tracer *tc, int64_t t);
+
 /* Returns whether the ranks must synchronize after step t, so that no record is overwritten. It is
  * the same on every rank. */
 bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t);

@@ -207,6 +207,7 @@ struct pp_chrome_args {
     int64_t step;
     int stage, chunk, microbatch;
     bool eval;
+    const double *loss; /* NULL: none */
 };
 
 /* Begins the trace with the head. Processes follow. */
