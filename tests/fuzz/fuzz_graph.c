@@ -91,9 +91,21 @@ static void change_arg(struct changed *c, int node, struct pt_arg *a, uint32_t x
     }
 }
 
+static bool is_readable(const struct pt_tensor *t)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < t->n_dims; d++) {
+        const int64_t n = t->dims[d].n;
+        if (n > 0 && (__builtin_mul_overflow(elements, n, &elements) || elements > PT_ELEMENTS))
+            return false;
+    }
+    return true;
+}
+
 static void change_type(struct pt_tensor *t, uint32_t x)
 {
     int d = (int)(x >> 4 & 7);
+    const struct pt_tensor before = *t;
     if (x % 4 == 0)
         t->n_dims = d;
     else if (x % 4 == 1)
@@ -102,6 +114,8 @@ static void change_type(struct pt_tensor *t, uint32_t x)
         t->dtype = (enum pt_dtype)(x >> 8 & 7);
     else
         t->dims[d].n = number_of(x >> 8) < -1 ? 5 : number_of(x >> 8);
+    if (!is_readable(t))
+        *t = before;
 }
 
 static void change(struct changed *c, const uint8_t *d)

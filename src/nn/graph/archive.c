@@ -102,7 +102,7 @@ int pt_read_size(struct pt_reading *r, const json_t *j, struct pt_size *out)
 static int read_shape(struct pt_reading *r, const json_t *meta, struct pt_tensor *out)
 {
     const json_t *sizes = json_object_get(meta, "sizes");
-    int64_t elements = 16; /* with room for any type */
+    int64_t elements = 1;
     if (!json_is_array(sizes) || json_array_size(sizes) > PT_DIMS) {
         return pp_fail(PP_EFORMAT, "%s: it has %zu dimensions; at most %d can be read", r->where,
                        json_array_size(sizes), PT_DIMS);
@@ -114,7 +114,8 @@ static int read_shape(struct pt_reading *r, const json_t *meta, struct pt_tensor
         PP_TRY(pt_read_size(r, json_array_get(sizes, (size_t)i), d));
         if (d->n < 0 && !d->batch)
             return pp_fail(PP_EFORMAT, "%s: dimension %d is negative", r->where, i);
-        if (d->n > 0 && __builtin_mul_overflow(elements, d->n, &elements))
+        if (d->n > 0 &&
+            (__builtin_mul_overflow(elements, d->n, &elements) || elements > PT_ELEMENTS))
             return pp_fail(PP_EFORMAT, "%s: its shape is too large to be true", r->where);
     }
     return 0;

@@ -28,6 +28,7 @@ enum pt_dtype {
 };
 
 #define PT_DIMS 8
+#define PT_ELEMENTS ((int64_t)1 << 40) /* of a tensor, at most */
 
 /* A size: n, or n times the number of samples in the batch. {-1, true}: another expression. The
  * sizes of a tensor are at least 0 otherwise; an argument may be any number. */

@@ -104,13 +104,7 @@ static const struct expr_piece *only_piece(const struct graph_node *n)
 /* Makes a node another kind with one input; its pieces and weights are gone. */
 static void become(struct graph_node *n, enum graph_kind kind, int input)
 {
-    for (int k = 0; k < n->n_pieces; k++) {
-        pp_free(n->pieces[k].operands);
-        pp_free(n->pieces[k].steps);
-    }
-    pp_free(n->pieces);
-    n->pieces = NULL;
-    n->n_pieces = 0;
+    graph_drop_pieces(n);
     n->kind = kind;
     n->n_in = 1;
     n->in[0] = input;

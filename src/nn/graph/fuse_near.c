@@ -30,8 +30,10 @@ static int take_over(struct graph_node *n, struct graph_node *from)
     joined.layer = n->layer;
     joined.rows = n->rows;
     pp_free(n->in);
+    graph_drop_pieces(n);
     *n = joined;
     from->dead = true;
+    from->pieces = NULL;
     from->n_pieces = 0;
     return 0;
 }

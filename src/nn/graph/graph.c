@@ -69,15 +69,22 @@ void graph_count_readers(struct graph *g)
     }
 }
 
+void graph_drop_pieces(struct graph_node *n)
+{
+    for (int k = 0; k < n->n_pieces; k++) {
+        pp_free(n->pieces[k].operands);
+        pp_free(n->pieces[k].steps);
+    }
+    pp_free(n->pieces);
+    n->pieces = NULL;
+    n->n_pieces = 0;
+}
+
 void graph_destroy(struct graph *g)
 {
     for (int i = 0; g && i < g->n_nodes; i++) {
         struct graph_node *n = &g->nodes[i];
-        for (int k = 0; k < n->n_pieces; k++) {
-            pp_free(n->pieces[k].operands);
-            pp_free(n->pieces[k].steps);
-        }
-        pp_free(n->pieces);
+        graph_drop_pieces(n);
         pp_free(n->in);
         if (n->kind == GRAPH_CONSTANT)
             pp_free((void *)n->table);

@@ -151,6 +151,9 @@ void graph_count_readers(struct graph *g);
 
 void graph_destroy(struct graph *g); /* accepts NULL */
 
+/* Frees the pieces of a node. */
+void graph_drop_pieces(struct graph_node *n);
+
 /* Merges the neighbouring axes of a piece that are one in all arrays. */
 void graph_piece_merge(struct expr_piece *p);
 

@@ -236,7 +236,9 @@ bool lower_expr(struct lower *l, int n_views, struct view *views, int n_steps,
         struct axis *a = &to.axes[order[i]];
         bool gone = summed && summed[dim_of[order[i]]];
         a->stride = gone ? 0 : floats;
-        floats *= gone ? 1 : a->size;
+        if (!gone && (__builtin_mul_overflow(floats, a->size, &floats) || floats > PT_ELEMENTS))
+            return lower_refuse(l, "%s: its result is too large to be true",
+                                l->program->nodes[l->node].target);
     }
     /* a summed dimension has size 1 in the result */
     for (int k = 0; k < to.n_axes; k++) {

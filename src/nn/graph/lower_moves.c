@@ -275,6 +275,8 @@ static void lower_roll(struct lower *l, const struct pt_node *n, const struct lo
 bool lower_take(struct lower *l, const struct view *v, int dim, int64_t count, const int32_t *table,
                 struct view *out)
 {
+    if (count < 1)
+        return lower_refuse(l, "%s: its result has no element", l->program->nodes[l->node].target);
     struct view m = view_merge(v);
     int64_t step = count > 1 ? (int64_t)table[1] - table[0] : 1;
     bool even = step != 0;

@@ -27,6 +27,9 @@ bool lower_narrow(struct lower *l, const struct view *v, int dim, int64_t start,
 {
     if (v->n_dims < 0)
         return false;
+    if (!view_holds(v, dim, start, length, step))
+        return lower_refuse(l, "%s takes elements that dimension %d does not have",
+                            l->program->nodes[l->node].target, dim);
     if (view_narrow(v, dim, start, length, step, out))
         return true;
     if (view_has_batch(v, dim))
@@ -85,8 +88,8 @@ int lower_dims(const struct pt_node *n, const char *name, int n_dims, int out[PT
         out[count++] = lower_dim(n, name, 0, n_dims);
     for (int i = 0; a && a->kind == PT_INTS && i < a->n && i < PT_DIMS; i++)
         out[count++] = lower_in_range(a->sizes[i].n, n_dims);
-    for (int d = 0; count == 0 && d < n_dims; d++)
-        out[d] = d;
+    for (int d = count; d < PT_DIMS; d++)
+        out[d] = count == 0 && d < n_dims ? d : 0;
     return count == 0 ? n_dims : count;
 }
 
@@ -154,15 +157,32 @@ static void lower_expanded(struct lower *l, const struct pt_node *n, const struc
 
 /* ---- another order of dimensions */
 
+/* Makes the first result of node n a view of v with dimension order[d] as dimension d, if order[n_order] has
+ * each dimension once. */
+static void permute_dims(struct lower *l, const struct pt_node *n, const struct view *v,
+                         int n_order, const int *order)
+{
+    bool used[PT_DIMS] = {false}, good = n_order == v->n_dims;
+    for (int d = 0; good && d < n_order; d++) {
+        good = order[d] >= 0 && order[d] < v->n_dims && !used[order[d]];
+        used[good ? order[d] : 0] = true;
+    }
+    if (!good) {
+        lower_refuse(l, "%s does not name each of the %d dimensions once", n->target, v->n_dims);
+        return;
+    }
+    struct view out = view_permute(v, order);
+    lower_set(l, n, 0, &out);
+}
+
 static void lower_permuted(struct lower *l, const struct pt_node *n, const struct lowering *row)
 {
     struct view v = lower_tensor(l, n, "self");
     int order[PT_DIMS];
     if (v.n_dims < 0)
         return;
-    lower_dims(n, "dims", v.n_dims, order);
-    v = view_permute(&v, order);
-    lower_set(l, n, 0, &v);
+    int n_order = lower_dims(n, "dims", v.n_dims, order);
+    permute_dims(l, n, &v, n_order, order);
 }
 
 /* Names of the two dimensions that an operator exchanges. */
@@ -213,12 +233,11 @@ static void lower_moved(struct lower *l, const struct pt_node *n, const struct l
     for (int d = 0, next = 0; d < v.n_dims; d++) {
         if (order[d] >= 0)
             continue;
-        while (used[next])
+        while (next < v.n_dims && used[next])
             next++;
         order[d] = next++;
     }
-    v = view_permute(&v, order);
-    lower_set(l, n, 0, &v);
+    permute_dims(l, n, &v, v.n_dims, order);
 }
 
 static void lower_flipped(struct lower *l, const struct pt_node *n, const struct lowering *row)

@@ -23,8 +23,8 @@ int view_first_axis(const struct view *v, int dim)
 struct pt_size view_size(const struct view *v, int dim)
 {
     struct pt_size s = {1, false};
-    int at = view_first_axis(v, dim);
-    for (int k = at; k < at + v->count[dim]; k++) {
+    int at = view_first_axis(v, dim), n = dim < 0 || dim >= v->n_dims ? 0 : v->count[dim];
+    for (int k = at; k < at + n; k++) {
         s.batch = s.batch || is_batch(&v->axes[k]);
         s.n *= is_batch(&v->axes[k]) ? 1 : v->axes[k].size;
     }
@@ -217,11 +217,24 @@ bool view_reshape(const struct view *v, int n_dims, const struct pt_size *dims, 
     return true;
 }
 
+bool view_holds(const struct view *v, int dim, int64_t start, int64_t length, int64_t step)
+{
+    int64_t n = view_size(v, dim).n, way, last;
+    if (start < 0 || start > n || length <= 0)
+        return start >= 0 && start <= n && length == 0;
+    return start < n && !__builtin_mul_overflow(length - 1, step, &way) &&
+           !__builtin_add_overflow(start, way, &last) && last >= 0 && last < n &&
+           (length == 1 || step != 0);
+}
+
 bool view_narrow(const struct view *v, int dim, int64_t start, int64_t length, int64_t step,
                  struct view *out)
 {
     struct view m = view_merge(v), to = begin_view(v);
     struct pt_size size = view_size(v, dim);
+    if (!view_holds(v, dim, start, length, step))
+        return false;
+    step = length > 1 ? step : 1;
     int at = view_first_axis(&m, dim), n = m.count[dim];
     if (start == 0 && step == 1 && length == size.n) {
         *out = *v;

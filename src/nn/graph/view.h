@@ -27,7 +27,7 @@ struct view {
     struct axis axes[VIEW_AXES]; /* dimension by dimension, the outermost first */
 };
 
-/* Returns the size of a dimension. */
+/* Returns the size of a dimension; of one that v does not have, 1. */
 struct pt_size view_size(const struct view *v, int dim);
 
 /* Returns the place of a dimension's first axis in v->axes. */
@@ -71,6 +71,9 @@ bool view_reshape(const struct view *v, int n_dims, const struct pt_size *dims, 
 bool view_narrow(const struct view *v, int dim, int64_t start, int64_t length, int64_t step,
                  struct view *out);
 bool view_expand(const struct view *v, int n_dims, const struct pt_size *dims, struct view *out);
+
+/* Returns whether dimension `dim` has all elements start + k * step, 0 <= k < length. */
+bool view_holds(const struct view *v, int dim, int64_t start, int64_t length, int64_t step);
 
 /*
  * Splits axes until all n views, which have the same dimensions with the same sizes, have the same
