@@ -97,6 +97,16 @@ function card(title, big, ...below) {
     el("p", {}, below));
 }
 
+// The best test, with checkpoint.best.
+function bestText(summary) {
+  const best = (summary && summary.best) || {};
+  const value = number(best, "value");
+  return isNumber(value)
+    ? "; best " + text(best, "metric").replace("_", " ") + " " + figures(value) + ", after epoch " +
+        count(number(best, "epoch"))
+    : "";
+}
+
 function cards(run) {
   const { summary } = run;
   const lastEpoch = run.epochs.epoch.length - 1;
@@ -108,7 +118,8 @@ function cards(run) {
       ? card((isNumber(perplexity) ? "test perplexity" : "test accuracy") +
               (summary ? "" : " after epoch " + run.epochs.epoch[lastEpoch]),
           isNumber(perplexity) ? figures(perplexity, 4) : percent(accuracy, 2),
-          "test loss " + figures(of("test_loss")) + ", training loss " + figures(of("train_loss")))
+          "test loss " + figures(of("test_loss")) + ", training loss " + figures(of("train_loss")) +
+              bestText(summary))
       : card("training loss", figures(of("train_loss")), "not tested"),
     card("samples per second", count(of("samples_per_second")),
       [isNumber(tokens) && count(tokens) + " tokens per second",

@@ -87,7 +87,8 @@ static void print_random_config(FILE *f)
 #define PP_OPTIMIZER(NAME, word, moments) #word,
 #include "ppcli/conf/optimizers.def"
         NULL};
-    static const char *const lr_schedules[] = {"constant", "linear", "cosine", NULL};
+    static const char *const metrics[] = {"off", "test_loss", "accuracy", "train_loss", NULL};
+    static const char *const lr_schedules[] = {"constant", "linear", "cosine", "plateau", NULL};
     static const char *const milestones[] = {"none", "30", "30, 60 90", "1 2,3", NULL};
     static const char *const launches[] = {"auto", "threads", "mpirun", NULL};
     static const char *const paths[] = {"",        "auto",  "out", "../x y", "/abs/p\xC3\xA9",
@@ -117,6 +118,12 @@ static void print_random_config(FILE *f)
     MAYBE("lr_schedule = %s\n", one_of(lr_schedules));
     MAYBE("lr_milestones = %s\n", one_of(milestones));
     MAYBE("lr_gamma = %.17g\n", random_fraction());
+    MAYBE("lr_patience = %d\n", below(1000000));
+    MAYBE("decay_steps = %dKi\n", below(1000));
+    MAYBE("decay_shape = %s\n", below(2) ? "sqrt" : "linear");
+    MAYBE("test_every = %d\n", 1 + below(1000000));
+    MAYBE("patience = %d\n", below(1000000));
+    MAYBE("min_delta = %.17g\n", random_fraction());
     MAYBE("warmup_steps = %dKi\n", below(1000));
     MAYBE("clip_norm = %.17g\n", random_fraction());
     MAYBE("seed = %llu\n", (unsigned long long)next_random());
@@ -128,7 +135,13 @@ static void print_random_config(FILE *f)
     MAYBE("path = %s\n", one_of(paths));
     MAYBE("train_samples = %d\n", below(INT_MAX));
     MAYBE("test_samples = %d\n", INT_MAX);
+    MAYBE("shuffle = %s\n", below(2) ? "off" : "true");
+    MAYBE("drop_last = %s\n", below(2) ? "on" : "false");
+    fprintf(f, "[checkpoint]\n");
+    MAYBE("best = %s\n", one_of(metrics));
     fprintf(f, "[run]\n");
+    MAYBE("progress = %s\n", below(2) ? "off" : "auto");
+    MAYBE("on_epoch = ./program --of %d\n", below(1000));
     MAYBE("backend = %s\n", one_of(test_backends));
     MAYBE("launch = %s\n", one_of(launches));
     MAYBE("dir = %s\n", one_of(paths));
