@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/data/dataset.h"
+#include "ppcli/data/preprocessing.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
 #include "ppcli/nn/archive.h"
@@ -78,26 +78,49 @@ static int read_split(const struct pp_config *cfg, enum pp_split split, struct p
     return pp_dataset_open(cfg, split, PP_DATA_IMAGES, &ds->input, ds->classes, out);
 }
 
-/* Opens the files and checks that training and test data agree. */
-static int open_files(const struct kind *k, const char *const *files, const char *label,
-                      struct pp_dataset **train, struct pp_dataset **test)
+/* Sets the settings that a proposal for a table stands for; returns how many. */
+static int use_proposal(const struct pp_table_proposal *t, bool one_file, struct pp_setting *out)
 {
-    struct pp_setting settings[FILES_MAX + 2] = {{"data.dataset", k->dataset, "init"},
-                                                 {"data.label", label, "--label"}};
     int n = 0;
-    for (; k->keys[n]; n++) {
-        if (!files[n]) {
-            return pp_fail(PP_EUSAGE, "%s needs %s", k->dataset,
-                           k->keys[2] ? "four files: training samples, their labels, test samples, "
-                                        "their labels"
-                                      : "two files: the training table and the test table");
-        }
-        settings[n + 2] = (struct pp_setting){k->keys[n], files[n], "init"};
+    out[n++] = (struct pp_setting){t->predicts_numbers ? "data.target" : "data.label", t->output,
+                                   "--label"};
+    if (t->predicts_numbers)
+        out[n++] = (struct pp_setting){"train.loss", "mse", "init"};
+    if (one_file)
+        out[n++] = (struct pp_setting){"data.split", PP_INIT_SPLIT, "init"};
+    if (t->drop[0])
+        out[n++] = (struct pp_setting){"data.drop", t->drop, "init"};
+    if (t->missing != PP_MISSING_STOP)
+        out[n++] = (struct pp_setting){"data.missing", "mean", "init"};
+    out[n++] = (struct pp_setting){"data.scale", "standard", "init"};
+    return n;
+}
+
+/* Opens the files and checks that training and test data agree. `table` is the proposal for a table,
+ * or NULL. */
+static int open_files(const struct kind *k, const char *const *files,
+                      const struct pp_table_proposal *table, struct pp_dataset **train,
+                      struct pp_dataset **test)
+{
+    struct pp_setting settings[FILES_MAX + 8] = {{"data.dataset", k->dataset, "init"}};
+    int n = 1, n_files = 0;
+    for (int i = 0; k->keys[i]; i++) {
+        if (!files[i] && table && i == 1)
+            break;
+        if (!files[i])
+            return pp_fail(PP_EUSAGE,
+                           "%s needs four files: training samples, their labels, test samples, "
+                           "their labels",
+                           k->dataset);
+        settings[n++] = (struct pp_setting){k->keys[i], files[i], "init"};
+        n_files++;
     }
-    if (n < FILES_MAX && files[n])
-        return pp_fail(PP_EUSAGE, "unexpected word '%s'", files[n]);
+    if (files[n_files])
+        return pp_fail(PP_EUSAGE, "unexpected word '%s'", files[n_files]);
+    if (table)
+        n += use_proposal(table, n_files == 1, settings + n);
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
-    int rc = pp_config_load(NULL, settings, n + 2, pp_cli_names(), &cfg);
+    int rc = pp_config_load(NULL, settings, n, pp_cli_names(), &cfg);
     PP_TRY(pp_cli_config_verdict(cfg, rc));
     PP_TRY(read_split(cfg, PP_SPLIT_TRAIN, train));
     PP_TRY(read_split(cfg, PP_SPLIT_TEST, test));
@@ -129,10 +152,10 @@ static int load_program(const char *program, const struct kind *k, const char *c
 
 int cmd_init(int argc, char **argv)
 {
-    const char *out = NULL, *label = "last", *words[FILES_MAX + 2] = {NULL};
+    const char *out = NULL, *label = NULL, *words[FILES_MAX + 2] = {NULL};
     const struct pp_cli_option options[] = {
         {"label", 0, PP_CLI_STRING, &label, "COLUMN",
-         "tables: label column: first, last or a name; last"},
+         "tables: column to predict: first, last or a name; chosen by its name"},
         {"output", 'o', PP_CLI_STRING, &out, "FILE", "write there; refused if it exists"},
         {0},
     };
@@ -150,9 +173,14 @@ int cmd_init(int argc, char **argv)
     PP_OWN(pp_dataset_destroy) struct pp_dataset *train = NULL, *test = NULL;
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
+    PP_OWN(pp_table_proposal_fini) struct pp_table_proposal table = {0};
     struct pp_file_write w = {.f = stdout};
+    bool proposes = read && k == &csv;
+    if (proposes)
+        PP_TRY(pp_table_propose(files[0], label, &table));
+    label = label ? label : "last";
     if (read)
-        PP_TRY(open_files(k, files, label, &train, &test));
+        PP_TRY(open_files(k, files, proposes ? &table : NULL, &train, &test));
     if (program)
         PP_TRY(load_program(program, k, files, label, &cfg, &model));
     if (out && access(out, F_OK) == 0)
@@ -170,7 +198,8 @@ int cmd_init(int argc, char **argv)
                                          .cfg = cfg,
                                          .model = model,
                                          .folder = folder,
-                                         .label = k == &csv ? label : NULL,
+                                         .table = proposes ? &table : NULL,
+                                         .label = program && k == &csv ? label : NULL,
                                          .train = train,
                                          .test = test};
     int rc = pp_first_config_print(&init, pp_cli_names(), w.f);

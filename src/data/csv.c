@@ -1,144 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of the user: one row per sample, one column per value, one column the label. Separated by
- * commas, semicolons or tabs, with or without a header, gzipped or plain. An incomplete row is
- * refused with its line number; nothing is guessed.
+ * Reads tables of text into cells: separated by commas, semicolons or tabs, with quotes that may
+ * hold line breaks, in UTF-8 or Windows-1252, plain or gzipped. Rows are cut in a buffer, so that
+ * the text can be read several times.
  */
+#include "csv.h"
+
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include <zlib.h>
-
 #include "ppcli/base/base.h"
-#include "ops.h"
 
-#define NUMBERED_MIN 8 /* columns of a header 0,1,2,... */
-#define COUNTED_MIN 10 /* rows of a table whose first column may be an index */
-#define WIDE_MIN 100   /* columns that make a table of pictures */
+#define SNIFFED_ROWS 2000 /* rows that tell the decimal mark */
+#define NUMBER_BYTES 64   /* the longest number with its unit */
 
-struct table {
-    const char *path;
-    char *text, *at; /* text: whole file, NUL-terminated; at: start of the next line */
-    int line;        /* line of the cells, from 1 */
-    char sep;
-    char **cells;
-    int n_cells, columns, label;
-    char *names; /* names of the header */
-    struct {
-        double least, most, begins;
-        /* whole: only whole numbers; counts: each row has one more than the row before */
-        bool whole, counts;
-    } first; /* first column */
-};
+/* ---- text */
 
-static int load_table(struct table *t)
+static bool is_utf8(const char *text)
 {
-    size_t n = 0;
-    PP_TRY(pp_source_lines(t->path, &t->text, &n));
-    t->at = t->text;
-    return strlen(t->text) == n
-               ? 0
-               : pp_fail(PP_EFORMAT, "%s: not a text file, as a table (CSV) is", t->path);
+    for (int n; *text; text += n)
+        if ((n = *text > 0 ? 1 : pp_utf8_length(text)) == 0)
+            return false;
+    return true;
 }
 
-/* Returns the cell at *p, which is cut out in place, without the blanks around it and its quotes.
- * *p moves to the next cell; NULL if there is none. */
-static char *next_cell(char **p, char sep)
+/* Converts Windows-1252, which Excel writes and which has all characters of Latin-1, to UTF-8. */
+static int convert_latin(struct csv *c)
 {
-    char *from = *p + strspn(*p, " "), *to = from, *out = from;
-    bool quoted = *from == '"';
-    for (to += quoted; *to && (quoted || *to != sep); to++) {
-        if (quoted && *to == '"' && to[1] != '"') {
-            quoted = false; /* text after the closing quote belongs to the cell */
-        } else {
-            to += quoted && *to == '"';
-            *out++ = *to;
-        }
-    }
-    *p = *to ? to + 1 : NULL;
-    while (out > from && out[-1] == ' ')
-        out--;
-    *out = '\0';
-    return from;
-}
-
-/* Splits the next line that is not empty into cells; n_cells is 0 at the end of the table. */
-static void next_line(struct table *t)
-{
-    t->n_cells = 0;
-    while (*t->at && t->n_cells == 0) {
-        char *line = t->at, *end = line + strcspn(line, "\n");
-        t->at = *end ? end + 1 : end;
-        bool empty = true;
-        t->line++;
-        *end = '\0';
-        end[end > line && end[-1] == '\r' ? -1 : 0] = '\0';
-        for (char *p = *line ? line : NULL; p; t->n_cells++) {
-            char *cell = next_cell(&p, t->sep);
-            if (t->n_cells <= t->columns)
-                t->cells[t->n_cells] = cell;
-            empty = empty && !*cell;
-        }
-        t->n_cells = empty ? 0 : t->n_cells; /* a line of blanks and separators is empty */
-    }
-}
-
-/* Parses a decimal number; returns whether the cell is one. strtof() alone would also accept
- * 0x10. */
-static bool parse_number(const char *cell, float *out)
-{
-    char *end;
-    *out = strtof(cell, &end);
-    return end > cell && *end == '\0' && !strpbrk(cell, "xX");
-}
-
-/* Returns whether all cells from i on are empty. Spreadsheets write such lines if columns further
- * right were once used. */
-static bool has_empty_tail(const struct table *t, int i)
-{
-    bool empty = i > 0;
-    for (int k = i; k < t->n_cells && k <= t->columns; k++)
-        empty = empty && !t->cells[k][0];
-    return empty;
-}
-
-static int refuse_empty_columns(const struct table *t, int i)
-{
-    char columns[48];
-    snprintf(columns, sizeof(columns), i + 1 < t->n_cells ? "columns %d to %d are" : "column %d is",
-             i + 1, t->n_cells);
-    return pp_fail(PP_EFORMAT,
-                   "%s:%d: %s empty: the line ends with '%c', as spreadsheets write columns "
-                   "that once had something; delete them there and save again",
-                   t->path, t->line, columns, t->sep);
-}
-
-static int fail_cell(const struct table *t, int i, const char *why)
-{
-    return pp_fail(PP_EFORMAT, "%s:%d: column %d%s is %s%.40s%s%s", t->path, t->line, i + 1,
-                   i == t->label ? " (the label)" : "", t->cells[i][0] ? "'" : "",
-                   t->cells[i][0] ? t->cells[i] : "missing", t->cells[i][0] ? "', " : "",
-                   t->cells[i][0] ? why : "");
-}
-
-/* Stores the names of the header, except the label's, each ended by a newline as in struct
- * pp_dataset. */
-static int keep_names(struct table *t)
-{
+    static const uint16_t high[32] = {
+        0x20ac, 0x81,   0x201a, 0x192,  0x201e, 0x2026, 0x2020, 0x2021, 0x2c6,  0x2030, 0x160,
+        0x2039, 0x152,  0x8d,   0x17d,  0x8f,   0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
+        0x2013, 0x2014, 0x2dc,  0x2122, 0x161,  0x203a, 0x153,  0x9d,   0x17e,  0x178};
     size_t n = 1;
-    for (int i = 0; i < t->columns; i++)
-        n += strlen(t->cells[i]) + 1;
-    t->names = pp_alloc(n, 1);
-    char *at = t->names;
-    for (int i = 0; at && i < t->columns; i++) {
-        if (i != t->label) {
-            at = stpcpy(at, t->cells[i]);
-            *at++ = '\n';
-        }
-    }
-    return t->names ? 0 : PP_ERESOURCE;
+    for (const char *p = c->text; *p; p++)
+        n += *p > 0 ? 1 : 3;
+    char *text = pp_alloc(n, 1), *to = text;
+    if (!text)
+        return pp_error_context("%s", c->path);
+    for (const unsigned char *p = (const unsigned char *)c->text; *p; p++)
+        to += pp_utf8_put(*p < 0x80 || *p >= 0xa0 ? *p : high[*p - 0x80], to);
+    *to = '\0';
+    pp_free(c->text);
+    c->text = text;
+    c->was_latin = true;
+    return 0;
 }
 
 /* Returns the separator of a line: a tab if one occurs outside of quotes, else a semicolon if one
@@ -155,282 +63,323 @@ static char find_separator(const char *line, size_t n)
     return tab ? '\t' : semicolon ? ';' : ',';
 }
 
-/* Returns whether the cell is the number i: pandas names columns without a name 0, 1, 2, ... */
-static bool is_count(const char *cell, int i)
-{
-    char text[16];
-    snprintf(text, sizeof(text), "%d", i);
-    return strcmp(cell, text) == 0;
-}
-
-/* Decides whether a first line 0,1,2,... is a header. It is a header if the next line has numbers
- * with a point, because a row would have some too, or if the line is long. A small table of whole
- * numbers is refused, because it could be either. */
-static int check_numbered(const struct table *t, bool *out_header)
-{
-    size_t n = strcspn(t->at, "\n");
-    *out_header = memchr(t->at, '.', n) || t->columns >= NUMBERED_MIN;
-    if (*out_header || t->columns < 3)
-        return 0;
-    return pp_fail(PP_EFORMAT,
-                   "%s:%d: 0 to %d: a sample, or a header as pandas writes it? Save the table "
-                   "without one (header=False) or with names; a sample may stand in another line",
-                   t->path, t->line, t->columns - 1);
-}
-
-/* Refuses headers that suggest a mistake. `by_default`: data.label is "last", which is its
- * default. */
-static int check_names(const struct table *t, bool by_default)
-{
-    static const char *const labels[] = {"label", "labels", "class", "target"};
-    bool told = false;
-    int other = -1;
-    for (int i = 0; i < t->columns; i++) {
-        if (!t->cells[i][0] && has_empty_tail(t, i))
-            return refuse_empty_columns(t, i);
-        if (!t->cells[i][0] && i > 0)
-            return pp_fail(PP_EFORMAT, "%s:%d: column %d has no name; give it one", t->path,
-                           t->line, i + 1);
-        if (!t->cells[i][0] || strncmp(t->cells[i], "Unnamed: ", 9) == 0) {
-            return pp_fail(PP_EFORMAT,
-                           "%s:%d: column %d has no name, as the index that pandas writes; save "
-                           "the table without it (index=False)",
-                           t->path, t->line, i + 1);
-        }
-        for (size_t k = 0; k < sizeof(labels) / sizeof(labels[0]); k++) {
-            if (strcasecmp(t->cells[i], labels[k]) == 0) {
-                told |= i == t->label;
-                other = i == t->label ? other : i;
-            }
-        }
-    }
-    if (!by_default || told || other < 0)
-        return 0;
-    return pp_fail(PP_ECONFIG,
-                   "data.label: column %d of %s is called '%.40s', but the label would be column "
-                   "%d, '%.40s'; use data.label = %.40s, or the name of the one that it is",
-                   other + 1, t->path, t->cells[other], t->label + 1, t->cells[t->label],
-                   t->cells[other]);
-}
-
 /* Reads the separator from the line "sep=;" that Excel may write first. The line is not a row. */
-static int take_separator(struct table *t)
+static int take_separator(struct csv *c)
 {
-    size_t n = strcspn(t->at, "\r\n"), line = strcspn(t->at, "\n");
-    if (n != 5 || strncasecmp(t->at, "sep=", 4) != 0)
+    size_t n = strcspn(c->at, "\r\n"), line = strcspn(c->at, "\n");
+    if (n != 5 || strncasecmp(c->at, "sep=", 4) != 0)
         return 0;
-    t->sep = t->at[4];
-    t->line++;
-    t->at += line + (t->at[line] == '\n');
-    return strchr(",;\t", t->sep)
+    c->sep = c->at[4];
+    c->next_line++;
+    c->at += line + (c->at[line] == '\n');
+    return strchr(",;\t", c->sep)
                ? 0
                : pp_fail(PP_EFORMAT, "%s:%d: separator '%c'; write commas, semicolons or tabs",
-                         t->path, t->line, t->sep);
+                         c->path, c->next_line - 1, c->sep);
 }
 
-/* Finds the separator, the number of columns, whether the first line is a header, and the column of
- * the label. */
-static int inspect_first_line(struct table *t, const char *label)
+/* ---- rows */
+
+/* Returns the end of the row at c->at: a line break outside of quotes. *out_open is the line of a
+ * quote that is not closed, or 0. */
+static const char *find_row_end(const struct csv *c, int *out_lines, int *out_open)
 {
-    PP_TRY(take_separator(t));
-    for (size_t n; t->at[n = strcspn(t->at, "\n")] && strspn(t->at, " ,;\t\r\"") >= n;
-         t->at += n + 1)
-        t->line++; /* an empty line */
-    char *first = t->at;
-    size_t n = strcspn(first, "\n");
-    t->sep = t->sep ? t->sep : find_separator(first, n);
-    for (size_t i = 0; i < n; i++)
-        t->columns += first[i] == t->sep; /* an upper bound: a separator may be quoted */
-    t->columns++;
-    t->cells = pp_alloc((size_t)t->columns + 1, sizeof(*t->cells));
-    PP_TRY(t->cells ? 0 : PP_ERESOURCE);
-    PP_TAKE(char, copy, n + 1);
-    memcpy(copy, first, n);
-    next_line(t);
-    t->columns = t->n_cells;
-    int names = 0, odd = -1, same = 0, counted = 0;
-    bool named = strcmp(label, "last") != 0 && strcmp(label, "first") != 0;
-    t->label = strcmp(label, "last") == 0 ? t->columns - 1 : strcmp(label, "first") == 0 ? 0 : -1;
-    for (int i = 0; i < t->columns; i++) {
-        float ignored;
-        bool name = !parse_number(t->cells[i], &ignored);
-        names += name;
-        odd = name ? i : odd;
-        counted += !name && is_count(t->cells[i], i - names);
-        same += strcmp(t->cells[i], label) == 0;
-        t->label = t->label < 0 && strcmp(t->cells[i], label) == 0 ? i : t->label;
+    const char *end = c->at + strcspn(c->at, "\n");
+    *out_lines = *out_open = 0;
+    if (!memchr(c->at, '"', (size_t)(end - c->at)))
+        return end;
+    bool quoted = false, begins = true;
+    const char *p = c->at;
+    for (; *p && (quoted || *p != '\n'); p++) {
+        if (quoted && *p == '"' && p[1] == '"') {
+            p++;
+        } else if (*p == '"' && (quoted || begins)) {
+            quoted = !quoted;
+            begins = false;
+            *out_open = quoted ? c->next_line + *out_lines : 0;
+        } else if (!quoted) {
+            begins = *p == c->sep || (begins && *p == ' ');
+        }
+        *out_lines += *p == '\n';
     }
-    if (t->columns == 0)
-        return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
-    if (t->columns < 2) {
-        return pp_fail(PP_EFORMAT,
-                       "%s:%d: one column; expected values and a label, separated by "
-                       "commas, semicolons or tabs",
-                       t->path, t->line);
+    return p;
+}
+
+/* Cuts the next cell of the row [*p, end) into *to, without the blanks around it and its quotes.
+ * *p moves to the next cell; NULL if there is none. */
+static char *cut_cell(const struct csv *c, const char **p, const char *end, char **to)
+{
+    const char *at = *p;
+    char *cell = *to, *out = cell;
+    while (at < end && *at == ' ')
+        at++;
+    bool quoted = at < end && *at == '"';
+    for (at += quoted; at < end && (quoted || *at != c->sep); at++) {
+        if (quoted && *at == '"' && !(at + 1 < end && at[1] == '"')) {
+            quoted = false; /* text after the closing quote belongs to the cell */
+        } else {
+            at += quoted && *at == '"';
+            *out++ = *at;
+        }
     }
-    bool numbered = counted >= 2 && counted + names == t->columns;
-    PP_TRY(numbered && names == 0 ? check_numbered(t, &numbered) : 0);
-    if (t->label < 0 ||
-        (named && names == 0 && !numbered)) /* a first row of numbers is not a header */
-        return pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'%s", t->path,
-                       label, names == 0 ? ", only numbers; use first or last" : "");
-    if (same > 1 && strcmp(t->cells[t->label], label) == 0)
-        return pp_fail(PP_ECONFIG,
-                       "data.label: %d columns of %s are called '%s'; rename the others", same,
-                       t->path, label);
-    int filled = t->columns;
-    while (filled > 0 && !t->cells[filled - 1][0])
-        filled--;
-    if (names == t->columns - filled && names > 0)
-        return refuse_empty_columns(t, filled);
-    if (names > 0 && names < t->columns && !numbered) /* a header only has names */
-        return fail_cell(t, odd, "expected a number, as others in this line are");
-    if (names > 0 || numbered) {
-        PP_TRY(check_names(t, strcmp(label, "last") == 0));
-        return keep_names(t);
-    }
-    memcpy(first, copy, n + 1); /* the first line is the first row */
-    first[n] = t->at > first + n ? '\n' : '\0';
-    t->at = first;
-    t->line--;
+    *p = at < end ? at + 1 : NULL;
+    while (out > cell && out[-1] == ' ')
+        out--;
+    *out = '\0';
+    *to = out + 1;
+    return cell;
+}
+
+static int grow_buffer(struct csv *c, size_t bytes)
+{
+    if (bytes <= c->buffer_bytes)
+        return 0;
+    char *larger = pp_realloc(c->buffer, 2 * bytes, 1);
+    if (!larger)
+        return pp_error_context("%s", c->path);
+    c->buffer = larger;
+    c->buffer_bytes = 2 * bytes;
     return 0;
 }
 
-/* Stores the current cells as a row: its values in `images`, unless that is NULL, and its label. */
-static int take_row(const struct table *t, float *images, uint8_t *label)
+static int add_cell(struct csv *c, char *cell)
 {
-    float v;
-    if (t->n_cells > t->columns && has_empty_tail(t, t->columns))
-        return refuse_empty_columns(t, t->columns);
-    if (t->n_cells != t->columns) {
-        return pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", t->path, t->line, t->n_cells,
-                       t->columns);
+    if (c->n_cells == c->cells_max) {
+        int most = 2 * c->cells_max + 16;
+        char **larger = pp_realloc(c->cells, (size_t)most, sizeof(*larger));
+        if (!larger)
+            return pp_error_context("%s", c->path);
+        c->cells = larger;
+        c->cells_max = most;
     }
-    if (!parse_number(t->cells[t->label], &v) || !(v >= 0 && v <= 255 && v == floorf(v)))
-        return fail_cell(t, t->label, "expected a whole number from 0 to 255");
-    *label = (uint8_t)v;
-    for (int i = 0; images && i < t->columns; i++) {
-        if (i == t->label)
-            continue;
-        if (!parse_number(t->cells[i], images))
-            return fail_cell(t, i, "expected a number");
-        if (!isfinite(*images))
-            return fail_cell(t, i, "which is not finite");
-        images++;
-    }
+    c->cells[c->n_cells++] = cell;
     return 0;
 }
 
-static void inspect_first_cell(struct table *t, int row)
+int csv_next(struct csv *c)
 {
-    float cell = 0;
-    double v = parse_number(t->cells[0], &cell) ? (double)cell : -1;
-    t->first.begins = row == 0 ? v : t->first.begins;
-    t->first.least = row == 0 || v < t->first.least ? v : t->first.least;
-    t->first.most = row == 0 || v > t->first.most ? v : t->first.most;
-    t->first.whole = (row == 0 || t->first.whole) && v >= 0 && v <= floor(v);
-    t->first.counts =
-        (row == 0 || t->first.counts) && fabs(v - t->first.begins - row) < 0.5 && t->first.whole;
-}
-
-/* Warns, or fails, if the first column may not be an input: it may be an index, or the labels as in
- * Kaggle's MNIST. */
-static int check_first_column(const struct table *t, struct pp_dataset *ds)
-{
-    bool like_labels = t->columns >= WIDE_MIN && t->label == t->columns - 1 && t->first.whole &&
-                       t->first.most >= 1 && t->first.most < 100;
-    int most = ds->classes - 1;
-    if (t->label != 0 && t->first.counts && ds->n >= COUNTED_MIN) {
-        pp_dataset_remark(ds,
-                          "%s: column 1 counts the rows from %.0f, as an index does, and is an "
-                          "input here; if it is an index, save the table without it (pandas: "
-                          "index=False)",
-                          t->path, t->first.begins);
+    bool empty = true;
+    for (c->n_cells = 0; *c->at && empty;) {
+        int lines, open;
+        const char *end = find_row_end(c, &lines, &open), *p = c->row = c->at;
+        if (open > 0)
+            return pp_fail(PP_EFORMAT, "%s:%d: the quote that begins here is not closed", c->path,
+                           open);
+        c->at = *end ? end + 1 : end;
+        c->line = c->next_line;
+        c->next_line += lines + 1;
+        end -= end > p && end[-1] == '\r';
+        c->row_bytes = (size_t)(end - p);
+        c->n_cells = 0;
+        PP_TRY(grow_buffer(c, c->row_bytes + 1));
+        for (char *to = c->buffer; p && c->row_bytes > 0;) {
+            char *cell = cut_cell(c, &p, end, &to);
+            PP_TRY(add_cell(c, cell));
+            empty = empty && !*cell;
+        }
     }
-    if (like_labels && most == 0)
-        return pp_fail(PP_EFORMAT,
-                       "%s: every label, in the last column, is 0; column 1 has whole numbers to "
-                       "%.0f: if they are the labels, use data.label = first",
-                       t->path, t->first.most);
-    if (like_labels && most > 2 * t->first.most)
-        pp_dataset_remark(ds,
-                          "%s: the last column, taken as the label, goes to %d, and column 1 has "
-                          "whole numbers to %.0f: if they are the labels, use data.label = first",
-                          t->path, most, t->first.most);
+    c->n_cells = empty ? 0 : c->n_cells; /* a line of blanks and separators is empty */
     return 0;
 }
 
-static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_dataset *ds)
+/* ---- numbers */
+
+/* Reads a whole number of few digits, which most cells are, exactly. */
+static bool read_short(const char *cell, double *out)
 {
-    size_t rows = 1;
-    for (const char *p = t->at; *p; p++)
-        rows += *p == '\n'; /* an upper bound: lines may be empty */
-    size_t features = pp_shape_floats(&ds->shape);
-    float *values = parts & PP_DATA_IMAGES ? pp_alloc(rows * features, sizeof(*values)) : NULL;
-    ds->images = (uint8_t *)values;
-    uint8_t *labels = pp_alloc(rows, 1);
-    ds->targets = labels;
-    if (!labels || (parts & PP_DATA_IMAGES && !values))
-        return pp_failed(pp_error_context("%s", t->path));
-    for (next_line(t); t->n_cells > 0; next_line(t)) {
-        size_t r = (size_t)ds->n++;
-        PP_TRY(take_row(t, values ? values + r * features : NULL, &labels[r]));
-        inspect_first_cell(t, (int)r);
-        ds->classes = labels[r] >= ds->classes ? labels[r] + 1 : ds->classes;
-    }
-    if (ds->n == 0)
-        return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
-    ds->labels_crc = (uint32_t)crc32_z(0, ds->targets, (size_t)ds->n);
-    ds->images_crc = values ? (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features * 4) : 0;
-    PP_TRY(split == PP_SPLIT_TRAIN ? check_first_column(t, ds) : 0);
-    return pp_classes_of_labels(ds, split, t->path);
+    const char *p = cell + (*cell == '-' || *cell == '+');
+    int64_t v = 0;
+    int n = 0;
+    for (; *p >= '0' && *p <= '9' && n < 15; p++, n++)
+        v = 10 * v + (*p - '0');
+    *out = *cell == '-' ? -(double)v : (double)v;
+    return n > 0 && *p == '\0';
 }
 
-int pp_table_same_columns(const struct pp_dataset *a, const struct pp_dataset *b)
+/* Returns the bytes of a sign of money or per cent at p, or of a space that is not a blank. */
+static size_t skip_unit(const char *p)
 {
-    const char *x = a->columns, *y = b->columns;
-    for (size_t i = 1; x && y && *x && *y; i++) {
-        size_t nx = strcspn(x, "\n"), ny = strcspn(y, "\n");
-        if (nx != ny || memcmp(x, y, nx) != 0)
-            return pp_fail(PP_EFORMAT,
-                           "value %zu of a row is '%.*s' in %s, and '%.*s' in %s: give both the "
-                           "same columns in the same order",
-                           i, (int)(nx < 40 ? nx : 40), x, a->origin, (int)(ny < 40 ? ny : 40), y,
-                           b->origin);
-        x += nx + 1;
-        y += ny + 1;
-    }
+    static const char *const units[] = {"$", "%", "€", "£", "\xc2\xa0", "\xe2\x80\xaf", " "};
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (strncmp(p, units[i], strlen(units[i])) == 0)
+            return strlen(units[i]);
     return 0;
 }
 
-static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                    enum pp_split split, int parts, const struct pp_shape *model_input,
-                    int model_classes, struct pp_dataset *ds)
+/* Copies digits with groups of three, such as 1,234,567.8 or 1.234,5, without what separates the
+ * groups, and with a decimal point. Returns whether the text is of this form to its end. */
+static bool join_groups(const struct csv *c, const char *p, char *out, bool *out_grouped)
 {
-    struct table t = {.path = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file};
-    int rc = load_table(&t), most = pp_samples_max(cfg, split);
-    rc = rc == 0 ? inspect_first_line(&t, cfg->data.label) : rc;
-    ds->columns = t.names;
-    if (rc == 0) {
-        ds->shape = pp_shape_flat(t.columns - 1);
-        ds->element = PP_F32;
-        ds->scale = 1.0f;
-        rc = read_rows(&t, split, parts, ds);
+    const char group = c->decimal_comma ? '.' : ',', mark = c->decimal_comma ? ',' : '.';
+    size_t first = strspn(p, "0123456789"), n = first;
+    char used = '\0';
+    memcpy(out, p, first);
+    out += first;
+    for (p += first; first <= 3 && first > 0 && n < NUMBER_BYTES - 8; p += 3, n += 3, out += 3) {
+        size_t space = strncmp(p, "\xc2\xa0", 2) == 0 ? 2
+                       : strncmp(p, "\xe2\x80\xaf", 3) == 0
+                           ? 3
+                           : *p == group || *p == '\'' || *p == ' ';
+        if (space == 0 || strspn(p + space, "0123456789") != 3 || (used && *p != used))
+            break;
+        used = *p;
+        p += space;
+        memcpy(out, p, 3);
     }
-    pp_free(t.cells);
-    pp_free(t.text);
-    PP_TRY(rc);
-    ds->n = most > 0 && most < ds->n ? most : ds->n;
-    return pp_path_format(ds->origin, "%s", t.path);
+    *out_grouped = used != '\0';
+    if (*p == mark && (used || c->decimal_comma)) {
+        *out++ = '.';
+        p++;
+    } else if (*p == '.' && c->decimal_comma) {
+        return false;
+    }
+    size_t rest = strlen(p);
+    bool fits = n + rest + 2 < NUMBER_BYTES;
+    memcpy(out, p, fits ? rest + 1 : 1);
+    return fits && (!used || strspn(p, "0123456789") == rest);
 }
 
-extern const struct pp_dataset_ops dataset_csv;
+/* Writes the number in a cell as strtod() takes it; false: it is not one. */
+static bool clean_number(const struct csv *c, const char *cell, char out[NUMBER_BYTES],
+                         bool *out_odd)
+{
+    char text[NUMBER_BYTES];
+    const char *p = cell + strspn(cell, "\t ");
+    size_t n = strlen(p), unit;
+    *out_odd = false;
+    if (n == 0 || n >= NUMBER_BYTES - 2 || strpbrk(p, "xX"))
+        return false;
+    char *to = out;
+    while ((unit = skip_unit(p)) > 0 || *p == '-' || *p == '+') {
+        *out_odd |= unit > 0;
+        if (unit == 0) {
+            if (to > out)
+                return false;
+            *to++ = *p;
+        }
+        p += unit > 0 ? unit : 1;
+    }
+    n = strlen(p);
+    memcpy(text, p, n + 1);
+    for (bool again = true; again && n > 1;) { /* units after the number */
+        again = false;
+        for (size_t k = 1; k <= 3 && k < n && !again; k++) {
+            again = skip_unit(text + n - k) == k;
+            n -= again ? k : 0;
+            *out_odd |= again;
+        }
+    }
+    text[n] = '\0';
+    bool grouped;
+    if (!join_groups(c, text, to, &grouped))
+        return false;
+    *out_odd |= grouped;
+    return isdigit((unsigned char)*to) || *to == '.' || (!*out_odd && tolower(*to) == 'i');
+}
 
-const struct pp_dataset_ops dataset_csv = {
-    .info = {.name = "csv",
-             .help = "your own tables, as data.train_file and data.test_file name "
-                     "them; data.label is the column of the label",
-             .element = PP_F32},
-    .keys = PP_KEYS_TABLES,
-    .open = open_csv,
+bool csv_number(struct csv *c, const char *cell, double *out)
+{
+    char text[NUMBER_BYTES], *end;
+    bool odd;
+    if (read_short(cell, out))
+        return true;
+    if (!clean_number(c, cell, text, &odd))
+        return false;
+    *out = strtod(text, &end);
+    if (end == text || *end)
+        return false;
+    if (odd && !c->odd[0]) {
+        snprintf(c->odd, sizeof(c->odd), "%s", cell);
+        c->odd_value = *out;
+    }
+    return true;
+}
+
+float csv_float(struct csv *c, const char *cell)
+{
+    char text[NUMBER_BYTES];
+    bool odd;
+    double v;
+    if (read_short(cell, &v))
+        return (float)v;
+    return clean_number(c, cell, text, &odd) ? strtof(text, NULL) : NAN;
+}
+
+bool csv_is_missing(const char *cell)
+{
+    static const char *const words[] = {"",     "NA",  "N/A", "n/a", "#N/A", "<NA>", "null", "NULL",
+                                        "Null", "NaN", "nan", "NAN", "-nan", "None", "?",    "-"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(cell, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Counts what tells the decimal mark: 1,5 has a decimal comma; 1,234 may have one, or a group; 1.5
+ * has a decimal point. */
+struct marks {
+    int64_t commas, groups, points;
 };
+
+static void count_marks(const char *cell, struct marks *m)
+{
+    const char *p = cell + strspn(cell, "+-");
+    size_t whole = strspn(p, "0123456789"), part;
+    const char *mark = p + whole;
+    if ((*mark != ',' && *mark != '.') || (part = strspn(mark + 1, "0123456789")) == 0)
+        return;
+    bool group = whole >= 1 && whole <= 3 && part == 3;
+    if (*mark == '.') {
+        m->points += !group && mark[1 + part] == '\0';
+        m->commas += group && mark[4] == ','; /* 1.234,5 */
+        return;
+    }
+    m->groups += group;
+    m->points += group && mark[4] == '.';
+    m->commas += !group && (mark[1 + part] == '\0' || skip_unit(mark + 1 + part) > 0);
+}
+
+/* Finds whether numbers have decimal commas. A semicolon or tab as the separator suggests so, because
+ * programs use it where the comma is the decimal mark. */
+static int find_decimal_mark(struct csv *c)
+{
+    struct csv at_start = *c;
+    struct marks m = {0};
+    if (!strchr(c->at, ','))
+        return 0;
+    for (int i = 0; i < SNIFFED_ROWS; i++) {
+        PP_TRY(csv_next(c));
+        for (int k = 0; k < c->n_cells; k++)
+            count_marks(c->cells[k], &m);
+    }
+    c->decimal_comma = m.commas > 0 ? m.commas > m.points || (c->sep != ',' && m.commas == m.points)
+                                    : c->sep != ',' && m.groups > 0 && m.points == 0;
+    c->at = at_start.at;
+    c->next_line = at_start.next_line;
+    return 0;
+}
+
+int csv_open(const char *path, struct csv *c)
+{
+    size_t n = 0;
+    *c = (struct csv){.path = path, .next_line = 1};
+    PP_TRY(pp_source_lines(path, &c->text, &n));
+    if (strlen(c->text) != n)
+        return pp_fail(PP_EFORMAT, "%s: not a text file, as a table (CSV) is", path);
+    PP_TRY(is_utf8(c->text) ? 0 : convert_latin(c));
+    c->at = c->text;
+    PP_TRY(take_separator(c));
+    for (size_t k; c->at[k = strcspn(c->at, "\n")] && strspn(c->at, " ,;\t\r\"") >= k;
+         c->at += k + 1)
+        c->next_line++; /* an empty line */
+    c->sep = c->sep ? c->sep : find_separator(c->at, strcspn(c->at, "\n"));
+    return find_decimal_mark(c);
+}
+
+void csv_close(struct csv *c)
+{
+    pp_free(c->text);
+    pp_free(c->cells);
+    pp_free(c->buffer);
+    *c = (struct csv){0};
+}

@@ -68,6 +68,34 @@ int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, in
                    sizes_text(cfg, ds->features, ds->classes, sizes));
 }
 
+/* Checks the keys of tables: other data sets have no columns. */
+static int check_table_keys(struct pp_config *cfg)
+{
+    const struct {
+        const char *name;
+        bool set;
+    } keys[] = {{"data.target", cfg->data.target[0] != '\0'},
+                {"data.columns", cfg->data.columns[0] != '\0'},
+                {"data.drop", cfg->data.drop[0] != '\0'},
+                {"data.missing", cfg->data.missing != PP_MISSING_STOP},
+                {"data.scale", cfg->data.scale != PP_SCALE_NONE}};
+    bool table = strcmp(cfg->data.dataset, "csv") == 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && !table; i++)
+        if (keys[i].set)
+            return pp_config_problem(cfg, keys[i].name,
+                                     "%s has no effect with data.dataset = %s, only with csv",
+                                     keys[i].name, cfg->data.dataset);
+    if (table && cfg->data.scale != PP_SCALE_NONE && cfg->data.mean.n + cfg->data.std.n > 0)
+        return pp_config_problem(cfg, "data.scale",
+                                 "data.scale = standard measures what data.mean and data.std would "
+                                 "say; use one of both");
+    if (cfg->data.split > 0 && cfg->data.test_file[0])
+        return pp_config_problem(cfg, "data.split",
+                                 "data.split takes the test set from data.train_file, and "
+                                 "data.test_file names another one; use one of both");
+    return 0;
+}
+
 int pp_dataset_check_keys(struct pp_config *cfg)
 {
     const struct pp_dataset_ops *ops;
@@ -83,7 +111,7 @@ int pp_dataset_check_keys(struct pp_config *cfg)
         {"data.train_file", cfg->data.train_file, PP_KEYS_TABLES},
         {"data.test_file", cfg->data.test_file, PP_KEYS_TABLES},
     };
-    int rc = 0;
+    int rc = check_table_keys(cfg);
     bool shaped = cfg->data.shape[0] && strcmp(cfg->data.shape, "model") != 0;
     bool rows = ops->keys == PP_KEYS_PAIRS || ops->keys == PP_KEYS_TABLES;
     if (shaped && !rows && (!ops->makes || ops->info.windows))
@@ -99,7 +127,8 @@ int pp_dataset_check_keys(struct pp_config *cfg)
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         bool optional = keys[i].of == PP_KEYS_TABLES && ops->keys == PP_KEYS_FILES;
         bool ours = keys[i].of == ops->keys, set = keys[i].value[0] != '\0';
-        if (ours && !set) {
+        bool test = strcmp(keys[i].name, "data.test_file") == 0;
+        if (ours && !set && !(test && cfg->data.split > 0)) {
             rc = pp_config_problem(cfg, keys[i].name,
                                    "%s: names no file, but data.dataset = %s "
                                    "needs one",

@@ -38,7 +38,7 @@ static double read_number(const json_t *object, const char *key, double otherwis
     return json_is_number(v) ? json_number_value(v) : otherwise;
 }
 
-static int read_column(const char *label, const json_t *from, struct pp_column *c)
+static int read_column(const char *label, const json_t *from, struct pp_table_column *c)
 {
     c->name = json_string_value(json_object_get(from, "name"));
     c->at = (int)read_number(from, "at", -1);
@@ -62,7 +62,7 @@ static int read_columns(const char *label, struct pp_preprocessing *p)
     if (n > 0)
         PP_ALLOC(p->columns, n);
     for (size_t i = 0; i < n; i++) {
-        struct pp_column *c = &p->columns[p->n_columns++];
+        struct pp_table_column *c = &p->columns[p->n_columns++];
         PP_TRY(read_column(label, json_array_get(array, i), c));
         c->first = p->n_inputs;
         p->n_inputs += c->n_inputs;
@@ -79,6 +79,7 @@ static int read_targets(const char *label, struct pp_preprocessing *p)
     for (size_t i = 0; i < n; i++) {
         const json_t *from = json_array_get(array, i);
         p->targets[i] = (struct pp_target){.name = json_string_value(json_object_get(from, "name")),
+                                           .at = (int)read_number(from, "at", -1),
                                            .mean = read_number(from, "mean", 0),
                                            .std = read_number(from, "std", 1)};
         if (!p->targets[i].name || !(p->targets[i].std > 0))
@@ -191,7 +192,7 @@ static int compare_parsed(const char *path, const struct pp_preprocessing *a,
 {
     PP_TRY(compare_names(path, "classes", a->n_classes, a->classes, b->n_classes, b->classes));
     for (int i = 0; i < a->n_columns && i < b->n_columns; i++) {
-        const struct pp_column *x = &a->columns[i], *y = &b->columns[i];
+        const struct pp_table_column *x = &a->columns[i], *y = &b->columns[i];
         PP_TRY(compare_names(path, "columns", 1, &x->name, 1, &y->name));
         PP_TRY(
             compare_names(path, "kinds in a column", x->n_kinds, x->kinds, y->n_kinds, y->kinds));

@@ -130,13 +130,14 @@ int pp_dataset_judge_range(struct pp_dataset *ds)
         return 0;
     const char *name;
     int n = column_name(ds, worst, &name);
-    pp_dataset_remark(ds,
-                      "%s: %d of %d %s %s large: %s %d%s%.*s%s goes from %.4g to %.4g, and a "
-                      "network learns best from values near -1 to 1; scale them with data.mean and "
-                      "data.std (`ppcli init` proposes numbers)",
-                      ds->origin, large, columns, flat ? "columns" : "channels",
-                      large == 1 ? "is" : "are", flat ? "value" : "channel", worst + 1,
-                      n > 0 ? " ('" : "", n, name, n > 0 ? "')" : "", of[worst].least,
-                      of[worst].most);
+    pp_dataset_remark(
+        ds,
+        "%s: %d of %d %s %s large: %s %d%s%.*s%s goes from %.4g to %.4g, and a "
+        "network learns best from values near -1 to 1; scale them with %s",
+        ds->origin, large, columns, flat ? "columns" : "channels", large == 1 ? "is" : "are",
+        flat ? "value" : "channel", worst + 1, n > 0 ? " ('" : "", n, name, n > 0 ? "')" : "",
+        of[worst].least, of[worst].most,
+        strcmp(ds->name, "csv") == 0 ? "data.scale = standard"
+                                     : "data.mean and data.std (`ppcli init` proposes numbers)");
     return 0;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/data/dataset.h"
+#include "ppcli/data/preprocessing.h"
 #include "ppcli/base/base.h"
 
 #define COMMANDS                                                                                   \
@@ -18,6 +18,11 @@
 #define MICROBATCHES_ARE " ; pieces of a batch that travel through the stages\n"
 #define SCHEDULE "schedule = " PP_INIT_SCHEDULE " ; `ppcli keys pipeline.schedule` lists them\n"
 
+#define NAMES_WIDTH 30 /* of the list of a table's columns */
+#define HOLDS_WIDTH 60
+#define COLUMNS_SHOWN 60  /* of a wider table only the first and last half of so many */
+#define STEPS_ENOUGH 2000 /* of a small table, which takes a few epochs more */
+#define EPOCHS_MOST 200
 #define ALIKE 3 /* columns of one kind have at least a third of the common range */
 
 struct column {
@@ -124,6 +129,50 @@ static void print_file(const struct pp_first_config *i, const char *key, const c
     fprintf(f, "%s = %s%s\n", key, file[0] == '/' ? "" : i->folder, file);
 }
 
+/* Prints a word in a field of this width. */
+static void print_field(const char *text, int width, FILE *f)
+{
+    int blanks = width - pp_text_columns(text);
+    fprintf(f, "%s%*s", text, blanks > 0 ? blanks : 0, "");
+}
+
+/* Prints what each column of a table was found to hold, and the keys that follow from it. */
+static void print_table(const struct pp_table_proposal *t, bool one_file, FILE *f)
+{
+    int names = 6, holds = 5;
+    for (int i = 0; i < t->n; i++) {
+        int n = pp_text_columns(t->columns[i].name), h = pp_text_columns(t->columns[i].holds);
+        names = n > names && n <= NAMES_WIDTH ? n : names;
+        holds = h > holds && h <= HOLDS_WIDTH ? h : holds;
+    }
+    fputs("; ", f);
+    print_field("column", names + 2, f);
+    print_field("holds", holds + 2, f);
+    fputs("missing cells\n", f);
+    for (int i = 0; i < t->n; i++) {
+        const struct pp_found_column *c = &t->columns[i];
+        if (t->n > COLUMNS_SHOWN && i >= COLUMNS_SHOWN / 2 && i < t->n - COLUMNS_SHOWN / 2) {
+            if (i == COLUMNS_SHOWN / 2)
+                fprintf(f, "; ... %d more columns\n", t->n - COLUMNS_SHOWN);
+            continue;
+        }
+        fputs("; ", f);
+        print_field(c->name, names + 2, f);
+        print_field(c->holds, holds + 2, f);
+        fprintf(f, "%lld%s%s\n", (long long)c->missing, c->use ? "  " : "", c->use ? c->use : "");
+    }
+    fprintf(f, "%s = %s ; what the model predicts\n", t->predicts_numbers ? "target" : "label",
+            t->output);
+    if (one_file)
+        fputs("split = " PP_INIT_SPLIT " ; share of the rows that the test takes\n", f);
+    if (t->drop[0])
+        fprintf(f, "drop = %s\n", t->drop);
+    if (t->missing != PP_MISSING_STOP)
+        fputs("missing = mean ; what a missing number becomes; or category, which marks it too\n",
+              f);
+    fputs("scale = standard ; columns of numbers get mean 0 and deviation 1\n", f);
+}
+
 /* Prints the section of the data that were looked at, or named. */
 static int print_data(const struct pp_first_config *i, FILE *f)
 {
@@ -133,12 +182,19 @@ static int print_data(const struct pp_first_config *i, FILE *f)
         print_file(i, i->keys[k] + strlen("data."), i->files[k], f);
     if (i->label)
         fprintf(f, "label = %s\n", i->label);
+    if (i->table)
+        print_table(i->table, !i->files[1], f);
     if (!train || !test)
         return 0;
     char text[48];
     pp_shape_text(&train->shape, text, sizeof(text));
-    fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, text,
-            test->classes > train->classes ? test->classes : train->classes);
+    int classes = test->classes > train->classes ? test->classes : train->classes;
+    fprintf(f, "; %d + %d samples of %s values, %d %s\n", train->n, test->n, text, classes,
+            !i->table || !i->table->predicts_numbers ? "classes"
+            : classes == 1                           ? "number to predict"
+                                                     : "numbers to predict");
+    if (i->table)
+        return 0;
     if (train->element == PP_F32)
         return print_range(train, f);
     fputs("; bytes become 0 to 1\n", f);
@@ -146,6 +202,17 @@ static int print_data(const struct pp_first_config *i, FILE *f)
 }
 
 /* ---- a perceptron */
+
+/* Returns a number of epochs that trains enough: of a small table as many as give the steps that a
+ * network of this size takes to learn. */
+static int choose_epochs(const struct pp_first_config *i, int batch, bool small)
+{
+    int epochs = small ? 30 : 10;
+    if (!i->table || !small)
+        return epochs;
+    int steps = (i->train->n + batch - 1) / batch, enough = (STEPS_ENOUGH + steps - 1) / steps;
+    return enough > EPOCHS_MOST ? EPOCHS_MOST : enough > epochs ? enough : epochs;
+}
 
 static int print_perceptron(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
 {
@@ -179,12 +246,14 @@ static int print_perceptron(const struct pp_first_config *i, const struct pp_nam
             "batch_size = %d\n"
             "optimizer = " PP_INIT_OPTIMIZER "\n"
             "lr = 0.001 ; learning rate\n"
-            "seed = 1 ; everything random follows from it\n",
+            "seed = 1 ; everything random follows from it\n"
+            "%s",
             features, widths[1], widths[1], classes, stages,
             stages == 1 ? "\n; 2 would hardly be faster, as the layers are short or one has nearly "
                           "all of the work"
                         : "",
-            small ? 30 : 10, batch);
+            choose_epochs(i, batch, small), batch,
+            i->table && i->table->predicts_numbers ? "loss = mse ; or mae, huber\n" : "");
     return 0;
 }
 

@@ -15,7 +15,7 @@
 #include "ppcli/data/dataset.h"
 
 /* A column of a table that is an input. */
-struct pp_column {
+struct pp_table_column {
     const char *name;    /* in the header; its number, from 1, in a table without one */
     int at;              /* its place in the training table, from 0 */
     int nth;             /* how many columns of the same name precede it */
@@ -31,21 +31,22 @@ struct pp_column {
 /* A number that the model predicts: output y stands for y * std + mean. */
 struct pp_target {
     const char *name;
+    int at;           /* its place in the training table */
     double mean, std; /* 0 and 1 for yes and no */
 };
 
 struct pp_preprocessing {
-    const char *kind;          /* "table", "images" */
-    int n_classes;             /* 0: the classes have no names, or numbers are predicted */
-    const char **classes;      /* [n_classes] names */
-    const char *label;         /* tables: name of the label's column; NULL: targets */
-    int label_at;              /* its place; -1: targets */
-    int n_targets;             /* numbers that the model predicts */
-    struct pp_target *targets; /* [n_targets] */
-    bool yes_no;               /* the targets are yes or no */
-    int n_columns, n_inputs;   /* tables: inputs of a sample */
-    struct pp_column *columns; /* [n_columns] */
-    int width;                 /* number of columns of the training table */
+    const char *kind;                /* "table", "images" */
+    int n_classes;                   /* 0: the classes have no names, or numbers are predicted */
+    const char **classes;            /* [n_classes] names */
+    const char *label;               /* tables: name of the label's column; NULL: targets */
+    int label_at;                    /* its place; -1: targets */
+    int n_targets;                   /* numbers that the model predicts */
+    struct pp_target *targets;       /* [n_targets] */
+    bool yes_no;                     /* the targets are yes or no */
+    int n_columns, n_inputs;         /* tables: inputs of a sample */
+    struct pp_table_column *columns; /* [n_columns] */
+    int width;                       /* number of columns of the training table */
     bool has_header;
     enum pp_missing missing;
     json_t *root; /* owns all names */
@@ -66,5 +67,52 @@ int pp_dataset_preprocessing(const struct pp_config *cfg, const struct pp_datase
 /* Checks that a checkpoint's text `then` says what the data's text `now` says; either may be NULL.
  * Errors: PP_EFORMAT, beginning with `path`, with the first thing that differs. */
 int pp_preprocessing_check(const char *path, const char *then, const char *now);
+
+/* ---- what ppcli init proposes for a table */
+
+struct pp_found_column {
+    char name[64], holds[96]; /* for people */
+    int64_t missing;
+    const char *use; /* "the label", "left out: ..."; NULL: an input */
+};
+
+struct pp_table_proposal {
+    int n, rows;
+    bool has_header;
+    struct pp_found_column *columns; /* [n], owned */
+    char output[PP_TEXT_MAX]; /* the column to predict: a value of data.label or data.target */
+    bool predicts_numbers;    /* train.loss = mse; else classes */
+    char drop[PP_TEXT_MAX];   /* a value of data.drop */
+    enum pp_missing missing;
+};
+
+/* Looks at a table and proposes how to use it. `output` is the column to predict, a value of
+ * data.label, or NULL to choose one. The caller calls pp_table_proposal_fini(). Errors: those of
+ * reading; PP_EFORMAT, PP_ERESOURCE. Local. */
+int pp_table_propose(const char *path, const char *output, struct pp_table_proposal *out);
+void pp_table_proposal_fini(struct pp_table_proposal *p); /* accepts a zeroed one */
+
+/* ---- new tables, without labels */
+
+struct pp_new_table;
+
+/*
+ * Opens a table to predict: its columns are found by name, in any order, or by place if it has no
+ * header. The label's column may be missing. `p` and `path` must outlive *out. Errors: PP_ENOINPUT,
+ * PP_EPERM, PP_EIO, PP_EFORMAT (also a column that is missing), PP_ERESOURCE. Local.
+ */
+int pp_new_table_open(const struct pp_preprocessing *p, const char *path,
+                      struct pp_new_table **out);
+void pp_new_table_close(struct pp_new_table **t); /* accepts NULL inside */
+
+/* Makes samples of the next rows, at most `rows`: x[rows][p->n_inputs], before data.mean and
+ * data.std. *out_rows is 0 at the end. Errors: PP_EFORMAT (a cell, with its line). */
+int pp_new_table_next(struct pp_new_table *t, int rows, float *x, int *out_rows);
+
+/* Returns the line of the file, from 1, in which row r of the last call begins. */
+int pp_new_table_line(const struct pp_new_table *t, int r);
+
+/* Returns how many cells so far held a word that the training part did not have. */
+int64_t pp_new_table_unknown(const struct pp_new_table *t);
 
 #endif

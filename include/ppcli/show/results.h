@@ -138,7 +138,8 @@ int pp_preflight_print(const struct pp_preflight *p, bool json, FILE *f);
 struct pp_first_config {                   /* nothing is owned */
     const char *dataset, *const *keys;     /* NULL: none is known; of the files, NULL-terminated */
     const char *const *files, *folder;     /* folder: before relative names, "" or ending in '/' */
-    const char *label;                     /* of tables; else NULL */
+    const struct pp_table_proposal *table; /* of tables; else NULL */
+    const char *label;                     /* of tables for a program; else NULL */
     const struct pp_dataset *train, *test; /* NULL: not there, or not looked at */
     const char *program;          /* PyTorch program that is trained; NULL: a perceptron is */
     const struct pp_config *cfg;  /* program: the config for two stages, */
