@@ -20,11 +20,14 @@
 
 struct pp_tracer {
     struct pp_tracer_spec spec;
-    int64_t first, last;     /* the range */
-    int64_t hold;            /* most steps between two drains */
-    int64_t next;            /* first step that is not in the file; 0: the range has not begun */
-    int64_t tested;          /* batches of evaluation since the last drain */
-    uint64_t cursor;         /* next record of this rank to read */
+    int64_t first, last; /* the range */
+    int64_t hold;        /* most steps between two drains */
+    int64_t next;        /* first step that is not in the file; 0: the range has not begun */
+    int64_t tested;      /* batches of evaluation since the last drain */
+    uint64_t zero_ns; /* when this rank began the range; on rank 0 after the first drain: when the
+                         first rank did */
+    bool aligned;     /* rank 0 knows when the first rank began */
+    uint64_t cursor;  /* next record of this rank to read */
     struct pp_event *events; /* [capacity] */
     size_t capacity;
     struct spans_losses losses; /* of this rank; .at NULL: it does not have the last stage; owned */
@@ -34,7 +37,6 @@ struct pp_tracer {
     struct spans *spans;
     struct spans_losses received;  /* of another rank; owned */
     int64_t *offset_ns, *error_ns; /* [ranks] */
-    uint64_t zero_ns;
     uint64_t all_lost;
     bool failed;
 };
@@ -283,10 +285,29 @@ static int send_records(struct pp_tracer *tc)
     return 0;
 }
 
+/* Sets the start of the trace to the time when the first rank began its range: the others may be
+ * ahead of rank 0. */
+static int align_zero(struct pp_tracer *tc)
+{
+    struct pp_transport *tp = tc->spec.tp;
+    tc->aligned = true;
+    if (tp->rank != 0)
+        return pp_transport_send(tp, 0, &tc->zero_ns, sizeof(tc->zero_ns));
+    for (int r = 1; r < tp->size; r++) {
+        uint64_t began;
+        PP_TRY(pp_transport_recv(tp, r, &began, sizeof(began)));
+        began -= (uint64_t)tc->offset_ns[r];
+        tc->zero_ns = began < tc->zero_ns ? began : tc->zero_ns;
+    }
+    return 0;
+}
+
 int pp_tracer_drain(struct pp_tracer *tc, int64_t t)
 {
     if (!is_tracing(tc))
         return 0;
+    if (!tc->aligned)
+        PP_TRY(align_zero(tc));
     tc->next = t + 1;
     tc->tested = 0;
     PP_TRY(tc->spec.tp->rank == 0 ? collect_events(tc) : send_records(tc));

@@ -167,7 +167,8 @@ static void print_number(const struct pp_column *c, double x, char out[CELL_MAX]
 {
     double shown = c->scale != 0 ? x * c->scale : x; /* -0.0 is shown as 0 */
     const char *format = c->format ? c->format : c->kind == PP_CELL_REAL ? PP_DIGITS : "%.0f";
-    shown = shown > -0.05 && shown < 0 ? 0.0 : shown;
+    if (!strchr(format, 'g')) /* which keeps small numbers */
+        shown = shown > -0.05 && shown < 0 ? 0.0 : shown;
     if (strcmp(format, PP_COMMAS) == 0) {
         pp_text_commas(shown, out);
         return;

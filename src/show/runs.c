@@ -21,9 +21,15 @@ static const struct {
 } others[] = {{"samples_per_second", PP_COMMAS},
               {"tokens_per_second", PP_COMMAS},
               {"bubble_measured", NULL},
+              {"grad_norm", NULL},
+              {"grad_norm_max", NULL},
+              {"clipped_share", NULL},
               {"epochs", NULL},
               {"steps", "%.0f"},
               {"train_seconds", "%.4g"},
+              {"test_seconds", NULL},
+              {"save_seconds", NULL},
+              {"input_wait_seconds", NULL},
               {"wall_seconds", NULL}};
 
 struct run {
@@ -102,6 +108,18 @@ static json_t *results_of_epoch(const struct pp_report *r)
     return o;
 }
 
+/* Adds the best epoch, which is an object of the summary, to the results. */
+static void add_best(json_t *results)
+{
+    const json_t *best = json_object_get(results, "best");
+    char key[PP_NAME_MAX];
+    if (!best)
+        return;
+    snprintf(key, sizeof(key), "best_%s", report_text(best, "metric"));
+    json_object_set_new(results, key, json_real(report_number(best, "value")));
+    json_object_set_new(results, "best_step", json_real(report_number(best, "step")));
+}
+
 static int take_run(const struct pp_report *report, const char *path, struct run *r, int n_keys)
 {
     size_t n = strlen(path);
@@ -116,6 +134,7 @@ static int take_run(const struct pp_report *report, const char *path, struct run
     r->results = report->summary ? json_incref(report->summary) : results_of_epoch(report);
     PP_TRY(r->path && r->state && r->results ? 0 : PP_ERESOURCE);
     r->path[n] = '\0';
+    add_best(r->results);
     return copy_values(report->config, r, n_keys);
 }
 
@@ -156,12 +175,13 @@ static const char *format_of(const char *key)
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (strcmp(others[i].key, key) == 0)
             return others[i].format;
-    return strcmp(key, "train_accuracy") == 0 ? NULL : "%.5g";
+    bool omitted = strcmp(key, "train_accuracy") == 0 || strcmp(key, "best_step") == 0;
+    return omitted ? NULL : "%.5g";
 }
 
 static bool is_metric(const char *key)
 {
-    bool seconds = strncmp(key, "train_seconds", 13) == 0;
+    bool seconds = strstr(key, "_seconds") != NULL;
     return !seconds && (strncmp(key, "test_", 5) == 0 || strncmp(key, "train_", 6) == 0 ||
                         strncmp(key, "best_", 5) == 0);
 }

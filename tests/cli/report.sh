@@ -201,6 +201,12 @@ table_has "[(r['kind'], r['group']) for r in rows[5:]] == [('mean', '1'), ('sd',
 begin "a run without a summary has a row, but no part in the mean"
 table_has "runs[4]['state'] in ('unfinished', 'killed')" "runs[4]['group'] == '1'" "rows[5]['run'] == 'mean of 3'"
 
+begin "a table has the best epoch of a run that keeps it"
+ok run train "$config" --dir "$folder/best" --set checkpoint.best=test_loss
+ok run report "$folder/best" --table csv
+table_has "float(runs[0]['best_test_loss']) == __import__('json').load(open('$folder/best/summary.json'))['best']['value']" \
+    "int(runs[0]['best_step']) in (10, 20, 30)" "'test_seconds' in runs[0] and 'train_seconds_before' not in runs[0]"
+
 begin "a table lists more runs than a page compares"
 ok run report "$folder"/seed* "$folder"/seed* "$folder"/seed* --table csv
 table_has "len(runs) == 9" "not any('.' in k for k in rows[0] if k != 'train.seed')"
