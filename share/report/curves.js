@@ -5,6 +5,7 @@ const CURVES = [
   { id: "loss", title: "Loss", key: "loss", test: "test_loss", show: (x) => figures(x, 5), log: true },
   { id: "accuracy", title: "Accuracy", key: "accuracy", test: "test_accuracy", show: (x) => percent(x, 2),
       share: true },
+  { id: "r2", title: "R2", key: "r2", test: "test_r2", show: (x) => figures(x, 4) },
   { id: "throughput", title: "Throughput, samples/s", key: "speed", show: (x) => count(x), zero: true },
   { id: "bubble", title: "Bubble", key: "bubble", show: (x) => percent(x), share: true, zero: true },
   { id: "norm", title: "Gradient norm", key: "norm", show: (x) => figures(x, 4) },
@@ -242,19 +243,22 @@ function numbersOf(run) {
       (_, i) => i).filter((i) => (n - 1 - i) % Math.ceil(n / 60) === 0);
   const { epochs: e, steps: s } = run;
   const cells = (list) => list.map((x) => ({ n: x }));
+  const numbers = e.r2.some(isNumber) || s.r2.some(isNumber);
+  const [key, word, show] = numbers ? ["r2", "R2", (x) => figures(x, 4)]
+    : ["accuracy", "accuracy", (x) => percent(x, 2)];
   if (run.points.length === 0) return null;
   return details(runs.length > 1 ? "the numbers of " + run.name : "the numbers",
     e.epoch.length > 0 &&
-        table(cells(["epoch", "training loss", "accuracy", "test loss", "test accuracy", "samples/s",
+        table(cells(["epoch", "training loss", word, "test loss", "test " + word, "samples/s",
             "bubble", "time"]),
       thin(e.epoch.length).map((i) =>
-          cells([count(e.epoch[i]), figures(e.loss[i], 5), percent(e.accuracy[i], 2),
+          cells([count(e.epoch[i]), figures(e.loss[i], 5), show(e[key][i]),
               figures(e.test_loss[i], 5),
-        percent(e.test_accuracy[i], 2), count(e.speed[i]), percent(e.bubble[i]), duration(e.seconds[i])]))),
-    s.step.length > 0 && table(cells(["step", "epoch", "loss", "accuracy", "samples/s", "bubble",
+        show(e["test_" + key][i]), count(e.speed[i]), percent(e.bubble[i]), duration(e.seconds[i])]))),
+    s.step.length > 0 && table(cells(["step", "epoch", "loss", word, "samples/s", "bubble",
         "learning rate"]),
       thin(s.step.length).map((i) =>
-          cells([count(s.step[i]), count(s.epoch[i]), figures(s.loss[i], 5), percent(s.accuracy[i], 2),
+          cells([count(s.step[i]), count(s.epoch[i]), figures(s.loss[i], 5), show(s[key][i]),
         count(s.speed[i]), percent(s.bubble[i]), figures(s.lr[i], 5)]))));
 }
 

@@ -127,7 +127,7 @@ function trainingPoints(run) {
   const isCovered = (step, next) => next !== undefined && !resumes.some((at) => step <= at && at < next);
   const points = [];
   const add = (from, i, epoch) => points.push({
-    step: from.step[i], loss: from.loss[i], accuracy: from.accuracy[i], speed: from.speed[i],
+    step: from.step[i], loss: from.loss[i], accuracy: from.accuracy[i], r2: from.r2[i], speed: from.speed[i],
     bubble: from.bubble[i], norm: from.norm[i], clipped: from.clipped[i], seconds: from.seconds[i], epoch,
   });
   let s = 0;
@@ -224,6 +224,7 @@ function marksOf(run) {
 function columns(raw) {
   const pick = (a, b) => (raw[a].some(isNumber) ? raw[a] : raw[b]);
   return { ...raw, loss: pick("loss", "train_loss"), accuracy: pick("accuracy", "train_accuracy"),
+    r2: pick("r2", "train_r2"),
     speed: raw.samples_per_second, tokens: raw.tokens_per_second, bubble: raw.bubble_measured,
     norm: raw.grad_norm, clipped: raw.clipped_share,
     perplexity: pick("perplexity", "train_perplexity") };
@@ -244,6 +245,7 @@ function resultOf(run) {
   return {
     test_accuracy: newest(epochs.test_accuracy), test_loss: newest(epochs.test_loss),
     test_perplexity: newest(epochs.test_perplexity), train_accuracy: recent("accuracy"),
+    test_r2: newest(epochs.test_r2), train_r2: recent("r2"),
     train_loss: recent("loss"), train_perplexity: recent("perplexity"), samples_per_second: recent("speed"),
     tokens_per_second: recent("tokens"), bubble_measured: recent("bubble"),
     wall_seconds: run.points.length ? last(run.points).time : NaN, epochs: newest(epochs.epoch),

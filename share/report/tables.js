@@ -111,13 +111,13 @@ function cards(run) {
   const { summary } = run;
   const lastEpoch = run.epochs.epoch.length - 1;
   const of = (key) => number(run.result, key);
-  const accuracy = of("test_accuracy"), perplexity = of("test_perplexity"), tokens = of("tokens_per_second");
+  const accuracy = of("test_accuracy"), r2 = of("test_r2"), perplexity = of("test_perplexity"), tokens = of("tokens_per_second");
   const ideal = of("bubble_ideal"), epochs = of("epochs"), before = of("steps_before");
   return el("div", { class: "cards" },
-    isNumber(accuracy)
-      ? card((isNumber(perplexity) ? "test perplexity" : "test accuracy") +
+    isNumber(accuracy) || isNumber(r2)
+      ? card((isNumber(perplexity) ? "test perplexity" : isNumber(r2) ? "test R2" : "test accuracy") +
               (summary ? "" : " after epoch " + run.epochs.epoch[lastEpoch]),
-          isNumber(perplexity) ? figures(perplexity, 4) : percent(accuracy, 2),
+          isNumber(perplexity) ? figures(perplexity, 4) : isNumber(r2) ? figures(r2, 4) : percent(accuracy, 2),
           "test loss " + figures(of("test_loss")) + ", training loss " + figures(of("train_loss")) +
               bestText(summary))
       : card("training loss", figures(of("train_loss")), "not tested"),
@@ -214,6 +214,9 @@ const peak = (run) =>
 const RESULTS = [
   ["test accuracy", (r) => number(r.result, "test_accuracy"), (x) => percent(x, 2), "points"],
   ["training accuracy", (r) => number(r.result, "train_accuracy"), (x) => percent(x, 2), "points"],
+  ["test R2", (r) => number(r.result, "test_r2"), (x) => figures(x, 4), "difference"],
+  ["test mean absolute error", (r) => number(r.result, "test_mae"), (x) => figures(x, 5), "ratio"],
+  ["test root mean squared error", (r) => number(r.result, "test_rmse"), (x) => figures(x, 5), "ratio"],
   ["test loss", (r) => number(r.result, "test_loss"), (x) => figures(x, 5), "difference"],
   ["training loss", (r) => number(r.result, "train_loss"), (x) => figures(x, 5), "difference"],
   ["test perplexity", (r) => number(r.result, "test_perplexity"), (x) => figures(x, 5), "ratio"],

@@ -6,15 +6,15 @@
 #include "ppcli/base/base.h"
 #include "command.h"
 
-static void print_text(const struct pp_evaluation *e)
+static void print_text(const struct pp_evaluation *e, enum pp_loss_kind kind)
 {
-    char from[PP_PATH_MAX], loss[16];
+    char from[PP_PATH_MAX], loss[16], scores[PP_SCORES_TEXT];
     if (e->targets > 0) {
-        printf("test loss        %s   (perplexity %.4g, accuracy %.4f, %d windows of %d tokens)\n",
-               pp_mean_text(e->loss, loss), exp(e->loss), e->accuracy, e->samples, e->targets);
+        printf("test loss        %s   (perplexity %.4g, %s, %d windows of %d tokens)\n",
+               pp_mean_text(e->loss, loss), exp(e->loss), pp_scores_text(kind, &e->scores, scores),
+               e->samples, e->targets);
     } else {
-        printf("test accuracy    %.4f   (loss %s, %d samples)\n", e->accuracy,
-               pp_mean_text(e->loss, loss), e->samples);
+        pp_scores_print(kind, &e->scores, e->loss, e->samples, stdout);
     }
     printf("weights_sha256   %s\n", e->weights_sha256);
     printf("checkpoint       %s\n", pp_text_shown(e->from, from, sizeof(from)));
@@ -25,7 +25,7 @@ static void print_json(const struct pp_evaluation *e, const struct pp_config *cf
     struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "checkpoint", e->from);
-    pp_json_dbl(&j, "test_accuracy", e->accuracy);
+    pp_scores_json(cfg->train.loss, "test_", &e->scores, &j);
     pp_json_dbl(&j, "test_loss", e->loss);
     if (e->targets > 0)
         pp_json_dbl(&j, "test_perplexity", exp(e->loss));
@@ -75,7 +75,7 @@ int cmd_eval(int argc, char **argv)
         if (json)
             print_json(&e, cfg);
         else
-            print_text(&e);
+            print_text(&e, cfg->train.loss);
     }
     return pp_cli_end(&start, cfg, rc);
 }

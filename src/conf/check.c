@@ -276,6 +276,23 @@ static void check_muon(struct pp_config *cfg)
         blame(cfg, rates, "muon_lr follows the schedule of lr, which is 0; use a lr above 0");
 }
 
+/* Checks that the metric of checkpoint.best is one of the loss. */
+static void check_metric(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"checkpoint.best", "train.loss", NULL};
+    if (!keys_are_good(cfg, keys))
+        return;
+    enum pp_metric metric = cfg->checkpoint.best;
+    bool errors = metric == PP_METRIC_R2 || metric == PP_METRIC_MAE || metric == PP_METRIC_RMSE,
+         numbers = pp_loss_takes_numbers(cfg->train.loss) && cfg->train.loss != PP_LOSS_BCE;
+    if (errors && !numbers)
+        blame(cfg, keys, "r2, mae and rmse are of numbers, but the loss is %s; use %s",
+              pp_loss_name(cfg->train.loss), "checkpoint.best = test_loss or accuracy");
+    if (metric == PP_METRIC_ACCURACY && numbers)
+        blame(cfg, keys, "accuracy is of classes, but the loss is %s; use %s",
+              pp_loss_name(cfg->train.loss), "checkpoint.best = test_loss, r2, mae or rmse");
+}
+
 /* Checks that ranks can share the GPUs as run.partition_sms asks. Checks nothing while run.backend
  * is auto, because it is not yet known whether there are GPUs. */
 static void check_devices(struct pp_config *cfg)
@@ -310,6 +327,7 @@ void conf_check(struct pp_config *cfg, const struct pp_names *names)
     check_coalesce(cfg);
     check_learning_rate(cfg);
     check_muon(cfg);
+    check_metric(cfg);
     check_devices(cfg);
     check_needs(cfg);
 }

@@ -132,6 +132,14 @@ void pp_preprocessing_fini(struct pp_preprocessing *p)
     *p = (struct pp_preprocessing){0};
 }
 
+int pp_preprocessing_unit(const char *text, double *out)
+{
+    PP_OWN(pp_preprocessing_fini) struct pp_preprocessing p = {.kind = NULL};
+    PP_TRY(text ? pp_preprocessing_parse("data", text, &p) : 0);
+    *out = p.n_targets == 1 ? p.targets[0].std : 1;
+    return 0;
+}
+
 const char *pp_class_name(const struct pp_preprocessing *p, int class, char number[16])
 {
     if (class >= 0 && class < p->n_classes)

@@ -93,12 +93,12 @@ static void write_step_line(const struct pp_metrics *m, const struct pp_window *
     double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
     double eta = elapsed / (double)(w->t - m->from.step) * (double)(m->from.total_steps - w->t);
     double sps = (double)w->samples / w->seconds;
-    char text[16], ppl[32], tps[32], loss[16], acc[16];
-    snprintf(line, bytes, "epoch=%d step=%d/%d loss=%s%s acc=%s sps=%.*f%s bubble=%.1f%% eta=%s",
+    char text[16], ppl[32], tps[32], loss[16], scores[PP_SCORES_TEXT];
+    snprintf(line, bytes, "epoch=%d step=%d/%d loss=%s%s%s sps=%.*f%s bubble=%.1f%% eta=%s",
              w->epoch, w->step, steps, pp_mean_text(w->loss, loss),
-             perplexity_text(m, "ppl", w->loss, ppl), pp_mean_text(w->accuracy, acc),
-             sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), w->bubble * 100,
-             pp_clock_duration(eta, text, sizeof(text)));
+             perplexity_text(m, "ppl", w->loss, ppl),
+             pp_scores_line(m->run->cfg->train.loss, "", &w->scores, scores), sps < 10 ? 2 : 0, sps,
+             tokens_text(m, sps, tps), w->bubble * 100, pp_clock_duration(eta, text, sizeof(text)));
     if (w->skipped > 0)
         pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
     if (w->paused > 0)
@@ -315,7 +315,7 @@ static void report_pace(void *ctx, int r, const struct pace_rank *now)
 
 void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int steps, bool record)
 {
-    char line[256];
+    char line[384];
     uint64_t now = pp_clock_ns();
     bool print = record && (m->run->cfg->run.log_every > 0 || now - m->printed_ns >= PRINT_NS);
     write_step_line(m, w, steps, line, sizeof(line));
@@ -338,7 +338,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
         pp_json_int(&j, "epoch_steps", steps);
         pp_json_dbl(&j, "loss", w->loss);
         perplexity_json(m, &j, "perplexity", w->loss);
-        pp_json_dbl(&j, "accuracy", w->accuracy);
+        pp_scores_json(m->run->cfg->train.loss, "", &w->scores, &j);
         pp_json_int(&j, "samples", w->samples);
         pp_json_dbl(&j, "lr", w->lr);
         speed_json(m, &j, (double)w->samples / w->seconds);
@@ -391,11 +391,11 @@ static void write_epoch(const struct pp_metrics *m, const struct pp_epoch_result
     pp_json_int(j, "step", e->t);
     pp_json_dbl(j, "train_loss", e->train_loss);
     perplexity_json(m, j, "train_perplexity", e->train_loss);
-    pp_json_dbl(j, "train_accuracy", e->train_accuracy);
+    pp_scores_json(m->run->cfg->train.loss, "train_", &e->train_scores, j);
     if (e->tested) {
         pp_json_dbl(j, "test_loss", e->test_loss);
         perplexity_json(m, j, "test_perplexity", e->test_loss);
-        pp_json_dbl(j, "test_accuracy", e->test_accuracy);
+        pp_scores_json(m->run->cfg->train.loss, "test_", &e->test_scores, j);
     }
     if (m->run->cfg->checkpoint.best != PP_METRIC_OFF)
         pp_json_bool(j, "best", e->best);
@@ -433,21 +433,23 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
     board_epoch(m->board, e);
     if (!m->from.quiet && out_is_ready(m)) {
         pp_log_progress(NULL);
-        char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "", paused[96] = "";
+        char text[16], ppl[32], tps[32], loss[16], test[PP_SCORES_TEXT + 96] = "", paused[96] = "";
+        char train[PP_SCORES_TEXT], scores[PP_SCORES_TEXT];
+        enum pp_loss_kind kind = m->run->cfg->train.loss;
         if (e->paused > 0)
             snprintf(paused, sizeof(paused), " paused=%.1fs", e->paused);
         add_norm_text(m, &e->norms, paused, sizeof(paused));
         if (e->tested) {
-            snprintf(test, sizeof(test), " test_loss=%s%s test_acc=%.4f",
-                     pp_mean_text(e->test_loss, loss),
-                     perplexity_text(m, "test_ppl", e->test_loss, ppl), e->test_accuracy);
+            snprintf(test, sizeof(test), " test_loss=%s%s%s", pp_mean_text(e->test_loss, loss),
+                     perplexity_text(m, "test_ppl", e->test_loss, ppl),
+                     pp_scores_line(kind, "test_", &e->test_scores, scores));
         }
         double sps = (double)e->samples / e->seconds;
-        fprintf(m->from.out,
-                "epoch=%d/%d loss=%s%s acc=%s%s sps=%.*f%s bubble=%.1f%% time=%s%s%s\n", e->epoch,
-                m->from.epochs, pp_mean_text(e->train_loss, loss),
-                perplexity_text(m, "ppl", e->train_loss, ppl), pp_mean_text(e->train_accuracy, acc),
-                test, sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), e->bubble * 100,
+        fprintf(m->from.out, "epoch=%d/%d loss=%s%s%s%s sps=%.*f%s bubble=%.1f%% time=%s%s%s\n",
+                e->epoch, m->from.epochs, pp_mean_text(e->train_loss, loss),
+                perplexity_text(m, "ppl", e->train_loss, ppl),
+                pp_scores_line(kind, "", &e->train_scores, train), test, sps < 10 ? 2 : 0, sps,
+                tokens_text(m, sps, tps), e->bubble * 100,
                 pp_clock_duration(e->seconds, text, sizeof(text)), paused, e->best ? " best" : "");
         fflush(m->from.out);
     }

@@ -108,7 +108,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     pp_json_int(j, "schema", PP_METRICS_SCHEMA);
     pp_json_str(j, "ppcli", PP_VERSION);
     if (s->tested) {
-        pp_json_dbl(j, "test_accuracy", s->test_accuracy);
+        pp_scores_json(run->cfg->train.loss, "test_", &s->test_scores, j);
         pp_json_dbl(j, "test_loss", s->test_loss);
         if (targets > 0)
             pp_json_dbl(j, "test_perplexity", exp(s->test_loss));
@@ -123,7 +123,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     }
     if (s->ended_by_patience)
         pp_json_str(j, "ended_by", "train.patience");
-    pp_json_dbl(j, "train_accuracy", s->train_accuracy);
+    pp_scores_json(run->cfg->train.loss, "train_", &s->train_scores, j);
     pp_json_dbl(j, "train_loss", s->train_loss);
     if (targets > 0)
         pp_json_dbl(j, "train_perplexity", exp(s->train_loss));
@@ -290,28 +290,29 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
 {
     const struct pp_run *run = from->run;
     FILE *f = from->out;
+    enum pp_loss_kind kind = run->cfg->train.loss;
     int targets = pp_model_text_targets(run->model);
-    char text[16], loss[16], acc[16], test[16], ppl[32] = "", tokens[48] = "", resumed[40] = "";
+    char text[16], loss[16], test[16], scores[PP_SCORES_TEXT], ppl[32] = "", tokens[48] = "",
+                                                               resumed[40] = "";
     if (targets > 0) {
         if (!isnan(s->train_loss))
             snprintf(ppl, sizeof(ppl), "perplexity %.4g, ", exp(s->train_loss));
         snprintf(tokens, sizeof(tokens), ", %.0f tokens/s", s->samples_per_second * targets);
     }
     if (s->tested && targets > 0) {
-        fprintf(f, "test loss        %s   (perplexity %.4g, accuracy %.4f, %d windows)\n",
-                pp_mean_text(s->test_loss, test), exp(s->test_loss), s->test_accuracy,
-                run->layout->test_n);
+        fprintf(f, "test loss        %s   (perplexity %.4g, %s, %d windows)\n",
+                pp_mean_text(s->test_loss, test), exp(s->test_loss),
+                pp_scores_text(kind, &s->test_scores, scores), run->layout->test_n);
     } else if (s->tested) {
-        fprintf(f, "test accuracy    %.4f   (loss %s, %d samples)\n", s->test_accuracy,
-                pp_mean_text(s->test_loss, test), run->layout->test_n);
+        pp_scores_print(kind, &s->test_scores, s->test_loss, run->layout->test_n, f);
     }
     if (s->best.metric)
         fprintf(f, "best             %s %s after epoch %lld%s%s%s\n", s->best.metric,
                 pp_mean_text(s->best.value, loss), (long long)s->best.epoch,
                 from->dir[0] ? ": " : "", from->dir,
                 from->dir[0] ? "/" PP_CKPT_DIR "/" PP_CKPT_BEST : "");
-    fprintf(f, "train loss       %s   (%saccuracy %s, last epoch)\n",
-            pp_mean_text(s->train_loss, loss), ppl, pp_mean_text(s->train_accuracy, acc));
+    fprintf(f, "train loss       %s   (%s%s, last epoch)\n", pp_mean_text(s->train_loss, loss), ppl,
+            pp_scores_text(kind, &s->train_scores, scores));
     int64_t steps = s->steps - s->before.steps;
     if (s->before.steps > 0)
         snprintf(resumed, sizeof(resumed), " after step %lld", (long long)s->before.steps);

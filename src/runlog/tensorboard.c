@@ -22,9 +22,11 @@
 
 #include "ppcli/base/files.h"
 
-#define SCALARS_MAX 8
+#define SCALARS_MAX 12
+#define TAG_BYTES 32
 
 struct board {
+    enum pp_loss_kind loss;
     FILE *f;
     char path[PP_PATH_MAX];
     int64_t last_step; /* step of the last record */
@@ -147,21 +149,35 @@ int board_open(const struct pp_metrics_start *start, struct board **out)
         pp_bytes_part(&event, 7, began, sizeof(began));
         write_record(t, &event);
     }
+    t->loss = start->run->cfg->train.loss;
     t->is_text = pp_model_text_targets(start->run->model) > 0;
     *out = t;
     return 0;
+}
+
+/* Appends the scores of the run's loss; the names are in `names`, which the caller keeps. */
+static int add_scores(const struct board *t, const char *prefix, const struct pp_scores *s,
+                      char names[PP_SCORES][TAG_BYTES], struct scalar *scalars, int n)
+{
+    for (int i = 0; i < PP_SCORES; i++) {
+        if (!pp_score_applies((enum pp_score)i, t->loss))
+            continue;
+        snprintf(names[i], TAG_BYTES, "%s%s", prefix, pp_score_key((enum pp_score)i));
+        scalars[n++] = (struct scalar){names[i], s->of[i]};
+    }
+    return n;
 }
 
 void board_window(struct board *t, const struct pp_window *w)
 {
     if (!t)
         return;
-    struct scalar scalars[SCALARS_MAX] = {
-        {"loss", w->loss},     {"accuracy", w->accuracy},
-        {"lr", w->lr},         {"samples_per_second", (double)w->samples / w->seconds},
-        {"bubble", w->bubble},
-    };
-    int n = 5;
+    char names[PP_SCORES][TAG_BYTES];
+    struct scalar scalars[SCALARS_MAX] = {{"loss", w->loss}};
+    int n = add_scores(t, "", &w->scores, names, scalars, 1);
+    scalars[n++] = (struct scalar){"lr", w->lr};
+    scalars[n++] = (struct scalar){"samples_per_second", (double)w->samples / w->seconds};
+    scalars[n++] = (struct scalar){"bubble", w->bubble};
     if (t->is_text)
         scalars[n++] = (struct scalar){"perplexity", exp(w->loss)};
     if (w->norms.steps > 0) {
@@ -176,12 +192,12 @@ void board_epoch(struct board *t, const struct pp_epoch_result *e)
 {
     if (!t)
         return;
-    struct scalar scalars[SCALARS_MAX] = {{"train_loss", e->train_loss},
-                                          {"train_accuracy", e->train_accuracy}};
-    int n = 2;
+    char train[PP_SCORES][TAG_BYTES], test[PP_SCORES][TAG_BYTES];
+    struct scalar scalars[SCALARS_MAX] = {{"train_loss", e->train_loss}};
+    int n = add_scores(t, "train_", &e->train_scores, train, scalars, 1);
     if (e->tested) {
         scalars[n++] = (struct scalar){"test_loss", e->test_loss};
-        scalars[n++] = (struct scalar){"test_accuracy", e->test_accuracy};
+        n = add_scores(t, "test_", &e->test_scores, test, scalars, n);
     }
     if (t->is_text)
         scalars[n++] = (struct scalar){"train_perplexity", exp(e->train_loss)};

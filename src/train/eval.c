@@ -6,6 +6,7 @@
 
 #include "ppcli/base/base.h"
 #include "ppcli/base/files.h"
+#include "ppcli/data/preprocessing.h"
 
 /* Adds up the test sums of all ranks. Collective. */
 static int add_test_sums(const struct pp_worker *w, struct pp_loss_sums *out)
@@ -67,9 +68,13 @@ static int open_predictions(const struct pp_worker *w, const char *path, struct 
                            &p->ds));
     PP_ALLOC(p->tokens, (size_t)pp_model_targets(m) + (size_t)p->ds->apart);
     PP_TRY(pp_file_create(path, &p->file));
-    fputs("label,prediction", p->file.f);
+    bool numbers = pp_loss_takes_numbers(w->run->cfg->train.loss);
+    fputs(numbers ? "" : "label,prediction", p->file.f);
     for (int c = 0; c < m->classes; c++)
-        fprintf(p->file.f, ",logit%d", c);
+        if (numbers)
+            fprintf(p->file.f, "%starget%d,output%d", c > 0 ? "," : "", c, c);
+        else
+            fprintf(p->file.f, ",logit%d", c);
     fputc('\n', p->file.f);
     return 0;
 }
@@ -85,11 +90,24 @@ static void write_row(FILE *f, int label, const float *logits, int classes)
     fputc('\n', f);
 }
 
+/* Writes the targets and outputs of a sample, as the model has them. */
+static void write_numbers(FILE *f, const struct pp_dataset *ds, size_t sample, const float *outputs)
+{
+    const float *targets = (const float *)ds->targets + sample * (size_t)ds->targets_each;
+    for (int k = 0; k < ds->targets_each; k++)
+        fprintf(f, "%s%.9g,%.9g", k > 0 ? "," : "", (double)targets[k], (double)outputs[k]);
+    fputc('\n', f);
+}
+
 static int write_samples(const struct pp_worker *w, struct predictions *p, int rows)
 {
     const struct pp_model *m = w->run->model;
     size_t positions = (size_t)pp_model_targets(m);
     for (int r = 0; r < rows; r++, p->next++) {
+        if (p->ds->target_element == PP_F32) {
+            write_numbers(p->file.f, p->ds, p->next, p->logits + (size_t)r * (size_t)m->outputs);
+            continue;
+        }
         if (p->ds->windows)
             PP_TRY(pp_dataset_windows(p->ds, 1, &p->next, m->classes, p->tokens));
         for (size_t k = 0; k < positions; k++) {
@@ -157,6 +175,14 @@ static int run_test(struct pp_worker *w, const char *path, struct pp_loss_sums *
     return p.file.f ? pp_file_commit(&p.file) : 0;
 }
 
+/* Sets *out to the unit of errors. Local. */
+static int find_unit(const struct pp_worker *w, double *out)
+{
+    PP_OWN_MEMORY char *text = NULL;
+    PP_TRY(pp_dataset_preprocessing(w->run->cfg, NULL, &text));
+    return pp_preprocessing_unit(text, out);
+}
+
 static int evaluate_rank(struct pp_worker *w, void *ctx)
 {
     struct pp_evaluation *out = ctx, e = {.samples = w->run->layout->test_n,
@@ -186,7 +212,9 @@ static int evaluate_rank(struct pp_worker *w, void *ctx)
                        "token that data.ignored_token leaves out",
                        w->run->cfg->data.dataset);
     e.loss = pp_loss_sums_loss(&test);
-    e.accuracy = pp_loss_sums_mean(&test, (double)test.correct);
+    double unit = 1;
+    PP_TRY(w->rank == 0 ? find_unit(w, &unit) : 0);
+    e.scores = pp_scores_of(&test, unit);
     PP_TRY(pp_exec_weights_sha256(w->x, e.weights_sha256));
     if (w->rank == 0) {
         snprintf(e.from, sizeof(e.from), "%s", w->from);

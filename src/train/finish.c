@@ -46,9 +46,9 @@ static int report_summary(struct trainer *tr, const struct pp_forecast *forecast
         (double)(tr->samples - tr->before_samples) / ((double)all.window_ns * 1e-9);
     struct pp_summary s = {
         .test_loss = tr->last.test_loss,
-        .test_accuracy = tr->last.test_accuracy,
+        .test_scores = tr->last.test_scores,
         .train_loss = tr->last.train_loss,
-        .train_accuracy = tr->last.train_accuracy,
+        .train_scores = tr->last.train_scores,
         .tested = tr->last.tested,
         .best = {.metric =
                      tr->run->cfg->checkpoint.best != PP_METRIC_OFF && tr->progress.best.step >= 0

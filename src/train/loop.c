@@ -126,7 +126,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
             .step = tr->epoch_step,
             .t = tr->t,
             .loss = pp_loss_sums_loss(&from->sums),
-            .accuracy = pp_loss_sums_mean(&from->sums, (double)from->sums.correct),
+            .scores = pp_scores_of(&from->sums, tr->unit),
             .seconds = (double)from->window_ns * 1e-9,
             .paused = (double)from->paused_ns * 1e-9,
             .samples = from->sums.rows,
@@ -184,7 +184,7 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
         return 0;
     }
     e->test_loss = *loss;
-    e->test_accuracy = pp_loss_sums_mean(&test, (double)test.correct);
+    e->test_scores = pp_scores_of(&test, tr->unit);
     return 0;
 }
 
@@ -435,7 +435,7 @@ static int run_epoch(struct trainer *tr)
         .epoch = tr->epoch_no,
         .t = tr->t,
         .train_loss = pp_loss_sums_loss(&tr->epoch.sums),
-        .train_accuracy = pp_loss_sums_mean(&tr->epoch.sums, (double)tr->epoch.sums.correct),
+        .train_scores = pp_scores_of(&tr->epoch.sums, tr->unit),
         .seconds = (double)tr->epoch.window_ns * 1e-9,
         .paused = (double)tr->epoch.paused_ns * 1e-9,
         .samples = tr->epoch.sums.rows,

@@ -48,13 +48,14 @@ struct trainer {
     struct pp_exec *x;
     struct pp_metrics *m; /* on rank 0, else NULL */
     struct beginning begin;
-    const char *dir;         /* the run folder, points into `begin`; "": nothing is written */
-    struct pp_lock lock;     /* rank 0: lock of the run folder */
-    int32_t *apart;          /* [ranks] 1 + the first rank of the host if it does not see rank 0's
+    const char *dir;     /* the run folder, points into `begin`; "": nothing is written */
+    struct pp_lock lock; /* rank 0: lock of the run folder */
+    int32_t *apart;      /* [ranks] 1 + the first rank of the host if it does not see rank 0's
                                 run folder; 0: it does */
-    struct saver *saver;     /* NULL without a run folder */
-    int64_t saved;           /* step of the newest checkpoint in the run folder; -1: no
+    struct saver *saver; /* NULL without a run folder */
+    int64_t saved;       /* step of the newest checkpoint in the run folder; -1: no
                                 checkpoint */
+    double unit;         /* of errors: what a difference of 1 is in the units of the only target */
     uint32_t data_crc[2][2]; /* by enum pp_split: CRC of images, of labels; 0: no rank has them */
     char *vocabulary;        /* rank 0: all characters of a text, ordered by token; NULL: no such
                                 text; owned */

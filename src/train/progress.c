@@ -17,7 +17,22 @@ static double get_test_loss(const struct pp_epoch_result *e)
 
 static double get_accuracy(const struct pp_epoch_result *e)
 {
-    return e->tested ? e->test_accuracy : NAN;
+    return e->tested ? e->test_scores.of[PP_SCORE_ACCURACY] : NAN;
+}
+
+static double get_r2(const struct pp_epoch_result *e)
+{
+    return e->tested ? e->test_scores.of[PP_SCORE_R2] : NAN;
+}
+
+static double get_mae(const struct pp_epoch_result *e)
+{
+    return e->tested ? e->test_scores.of[PP_SCORE_MAE] : NAN;
+}
+
+static double get_rmse(const struct pp_epoch_result *e)
+{
+    return e->tested ? e->test_scores.of[PP_SCORE_RMSE] : NAN;
 }
 
 static double get_train_loss(const struct pp_epoch_result *e)
@@ -34,6 +49,9 @@ static const struct metric {
     [PP_METRIC_TEST_LOSS] = {"test_loss", false, get_test_loss},
     [PP_METRIC_ACCURACY] = {"accuracy", true, get_accuracy},
     [PP_METRIC_TRAIN_LOSS] = {"train_loss", false, get_train_loss},
+    [PP_METRIC_R2] = {"r2", true, get_r2},
+    [PP_METRIC_MAE] = {"mae", false, get_mae},
+    [PP_METRIC_RMSE] = {"rmse", false, get_rmse},
 };
 
 enum pp_metric progress_metric(const struct pp_config *cfg)

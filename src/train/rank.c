@@ -26,7 +26,8 @@ static int keep_texts(struct trainer *tr)
     tr->kinds = v.n;
     pp_vocabulary_fini(&v);
     PP_TRY(kept && !tr->vocabulary ? PP_ERESOURCE : 0);
-    return pp_dataset_preprocessing(tr->run->cfg, tr->data[PP_SPLIT_TRAIN], &tr->preprocessing);
+    PP_TRY(pp_dataset_preprocessing(tr->run->cfg, tr->data[PP_SPLIT_TRAIN], &tr->preprocessing));
+    return pp_preprocessing_unit(tr->preprocessing, &tr->unit);
 }
 
 /* Opens the data that this rank's stages need, and the device. Local. */
@@ -65,14 +66,15 @@ static int set_up_rank(struct trainer *tr)
     return tr->all && tr->busy_ns && tr->busy && tr->apart ? 0 : PP_ERESOURCE;
 }
 
-/* Checks that all processes that read the data files themselves have read the same bytes.
- * Collective. */
+/* Checks that all processes that read the data files themselves have read the same bytes, and lets
+ * all know the unit of errors. Collective. */
 static int compare_data(struct trainer *tr)
 {
     const int n = tr->run->layout->ranks;
     struct sums {
         uint32_t of[2][3]; /* per split: CRC of images, of labels, samples; 0: not read */
-    } mine = {0};
+        double unit;       /* rank 0 has it */
+    } mine = {.unit = tr->unit};
     PP_OWN_MEMORY struct sums *all = pp_alloc((size_t)n, sizeof(*all));
     PP_TRY(pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE));
     pp_assert(all != NULL); /* else the ranks had not agreed */
@@ -83,6 +85,7 @@ static int compare_data(struct trainer *tr)
                    sizeof(mine.of[split]));
     }
     PP_TRY(pp_transport_allgather(tr->tp, &mine, sizeof(mine), all));
+    tr->unit = all[0].unit;
     for (int i = 0; i < 6; i++) {
         int split = i / 3, what = i % 3, first = -1;
         for (int r = 0; r < n; r++) {

@@ -70,6 +70,27 @@ static void set_parts(const struct trainer *tr, struct pp_ckpt_state *s)
             pp_ckpt_set(s, name_of_part(part, d, name), *part_of_sums(&sums[d], part));
 }
 
+static void set_scores(struct pp_ckpt_state *s, const char *prefix, const struct pp_scores *scores)
+{
+    char name[32];
+    for (int i = 0; i < PP_SCORES; i++) {
+        snprintf(name, sizeof(name), "%s%s", prefix, pp_score_key((enum pp_score)i));
+        if (isfinite(scores->of[i])) /* NaN: none was measured */
+            pp_ckpt_set(s, name, scores->of[i]);
+    }
+}
+
+static struct pp_scores get_scores(const struct pp_ckpt_state *s, const char *prefix)
+{
+    struct pp_scores scores;
+    char name[32];
+    for (int i = 0; i < PP_SCORES; i++) {
+        snprintf(name, sizeof(name), "%s%s", prefix, pp_score_key((enum pp_score)i));
+        scores.of[i] = pp_ckpt_get(s, name, NAN);
+    }
+    return scores;
+}
+
 const char *resume_crc_name(int split, int what, char out[32])
 {
     snprintf(out, 32, "data.%s.%s", split == PP_SPLIT_TRAIN ? "train" : "test",
@@ -110,10 +131,10 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "nonfinite.in_a_row", (double)tr->nonfinite.in_a_row);
     pp_ckpt_set(s, "last.tested", tr->last.tested);
     pp_ckpt_set(s, "last.test_loss", tr->last.test_loss);
-    pp_ckpt_set(s, "last.test_accuracy", tr->last.test_accuracy);
+    set_scores(s, "last.test_", &tr->last.test_scores);
     if (isfinite(tr->last.train_loss)) { /* NaN if no target of the epoch counted */
         pp_ckpt_set(s, "last.train_loss", tr->last.train_loss);
-        pp_ckpt_set(s, "last.train_accuracy", tr->last.train_accuracy);
+        set_scores(s, "last.train_", &tr->last.train_scores);
     }
     progress_save(tr->run->cfg, &tr->progress, s);
     for (int split = 0; split < 2; split++)
@@ -204,9 +225,9 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
     tr->last = (struct pp_epoch_result){
         .tested = pp_ckpt_get(s, "last.tested", 0) != 0,
         .test_loss = pp_ckpt_get(s, "last.test_loss", 0),
-        .test_accuracy = pp_ckpt_get(s, "last.test_accuracy", 0),
+        .test_scores = get_scores(s, "last.test_"),
         .train_loss = pp_ckpt_get(s, "last.train_loss", NAN),
-        .train_accuracy = pp_ckpt_get(s, "last.train_accuracy", NAN),
+        .train_scores = get_scores(s, "last.train_"),
     };
 }
 

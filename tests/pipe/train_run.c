@@ -45,6 +45,7 @@ static void read_summary(const char *dir, struct outcome *out)
     PP_OWN_MEMORY char *text = read_text(dir, "summary.json");
     assert_non_null(text);
     number(text, "test_accuracy", &out->test_accuracy);
+    number(text, "test_r2", &out->test_accuracy); /* of a loss of numbers */
     number(text, "test_loss", &out->test_loss);
     number(text, "train_loss", &out->train_loss);
     number(text, "train_accuracy", &out->train_accuracy);

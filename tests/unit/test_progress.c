@@ -50,7 +50,7 @@ static struct progress_news take(const struct pp_config *cfg, struct progress *p
                                 .tested = true,
                                 .train_loss = losses[i] / 2,
                                 .test_loss = losses[i],
-                                .test_accuracy = accuracies[i]};
+                                .test_scores.of[PP_SCORE_ACCURACY] = accuracies[i]};
     return progress_take(cfg, &e, true, p);
 }
 

@@ -138,7 +138,10 @@ enum pp_metric { /* decides which checkpoint is the best; see train/progress.h *
     PP_METRIC_OFF,
     PP_METRIC_TEST_LOSS,
     PP_METRIC_ACCURACY,
-    PP_METRIC_TRAIN_LOSS
+    PP_METRIC_TRAIN_LOSS,
+    PP_METRIC_R2,
+    PP_METRIC_MAE,
+    PP_METRIC_RMSE
 };
 enum pp_lr_by {
     PP_LR_BY_STEP,

@@ -57,6 +57,10 @@ struct pp_preprocessing {
 int pp_preprocessing_parse(const char *label, const char *text, struct pp_preprocessing *out);
 void pp_preprocessing_fini(struct pp_preprocessing *p); /* accepts a zeroed one */
 
+/* Sets *out to what an output of 1 is in units of the target, if there is only one; else 1. `text`
+ * may be NULL. Errors: those of pp_preprocessing_parse(). */
+int pp_preprocessing_unit(const char *text, double *out);
+
 /* Returns the name of a class; where classes have no names, writes its number to `number`. */
 const char *pp_class_name(const struct pp_preprocessing *p, int class, char number[16]);
 

@@ -41,6 +41,42 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
 int pp_forecast_explain(const struct pp_forecast *f, double idle, struct pp_bubble *out);
 void pp_forecast_destroy(struct pp_forecast **f); /* accepts NULL in *f */
 
+/* ---- scores: how good outputs are, beside their loss */
+
+enum pp_score {
+    PP_SCORE_ACCURACY, /* classes, bce: share of the targets that are right */
+    PP_SCORE_R2,       /* mse, mae, huber: share of the targets' variance that is explained */
+    PP_SCORE_MAE,      /* mean absolute error */
+    PP_SCORE_RMSE,     /* root of the mean squared error */
+    PP_SCORES
+};
+
+/* All are computed; which of them say something, follows from the loss. */
+struct pp_scores {
+    double of[PP_SCORES];
+};
+
+#define PP_SCORES_TEXT 160
+
+const char *pp_score_key(enum pp_score score); /* "accuracy" */
+bool pp_score_applies(enum pp_score score, enum pp_loss_kind kind);
+
+/* Returns the scores of these targets; errors in units of the targets, if a difference of 1 is
+ * `unit` of them. Of several targets, the scores are over all together. */
+struct pp_scores pp_scores_of(const struct pp_loss_sums *sums, double unit);
+
+/* Write the scores of a loss: " acc=0.9103", each word after `prefix`; "accuracy 0.9103"; members
+ * of an open object, each key after `prefix`. The first two return out. */
+const char *pp_scores_line(enum pp_loss_kind kind, const char *prefix, const struct pp_scores *s,
+                           char out[PP_SCORES_TEXT]);
+const char *pp_scores_text(enum pp_loss_kind kind, const struct pp_scores *s,
+                           char out[PP_SCORES_TEXT]);
+/* Prints the line of a test with n samples, which begins with its first score. */
+void pp_scores_print(enum pp_loss_kind kind, const struct pp_scores *s, double loss, int n,
+                     FILE *f);
+void pp_scores_json(enum pp_loss_kind kind, const char *prefix, const struct pp_scores *s,
+                    struct pp_json *j);
+
 /* ---- metrics */
 
 /*
@@ -56,13 +92,13 @@ struct pp_lock;
 
 /* One window of training, over all ranks. */
 struct pp_window {
-    int epoch;       /* 1, 2, ... */
-    int step;        /* step of the epoch, 1, 2, ... */
-    int64_t t;       /* step of the run, 1, 2, ... */
-    double loss;     /* mean over the window's samples */
-    double accuracy; /* 0..1 */
-    double seconds;  /* without `paused` */
-    double paused;   /* seconds in which a process was stopped */
+    int epoch;   /* 1, 2, ... */
+    int step;    /* step of the epoch, 1, 2, ... */
+    int64_t t;   /* step of the run, 1, 2, ... */
+    double loss; /* mean over the window's samples */
+    struct pp_scores scores;
+    double seconds; /* without `paused` */
+    double paused;  /* seconds in which a process was stopped */
     int64_t samples;
     double bubble;        /* 1 - sum of busy / (ranks * wall) over the window */
     double lr;            /* of the window's last step */
@@ -79,9 +115,9 @@ struct pp_window {
 struct pp_epoch_result {
     int epoch;
     int64_t t; /* last step of the run so far */
-    double train_loss, train_accuracy;
+    double train_loss, test_loss;
+    struct pp_scores train_scores, test_scores;
     bool tested;
-    double test_loss, test_accuracy;
     bool best;      /* the best so far by checkpoint.best */
     double seconds; /* of training, without `paused` */
     double paused;  /* seconds in which a process was stopped */
@@ -97,7 +133,8 @@ struct pp_rank_total { /* one rank over the whole run */
 };
 
 struct pp_summary {
-    double test_loss, test_accuracy, train_loss, train_accuracy;
+    double test_loss, train_loss;
+    struct pp_scores test_scores, train_scores;
     bool tested;
     struct {
         const char *metric; /* that of checkpoint.best, which decided; NULL: no best one */

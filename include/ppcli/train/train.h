@@ -93,7 +93,8 @@ void pp_world_close(struct pp_world *w); /* Collective; a closed world may be cl
 
 struct pp_evaluation {
     const char *predictions; /* in: CSV file for label, prediction and logits; NULL: no file */
-    double loss, accuracy;
+    double loss;
+    struct pp_scores scores;
     int samples, targets; /* targets: of each sample of a text; else 0 */
     char weights_sha256[65];
     char from[PP_PATH_MAX]; /* the checkpoint or file that was read */
