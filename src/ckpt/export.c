@@ -286,7 +286,7 @@ static int export_program(const struct pp_export *x, const char *path)
     struct stat st;
     if (lstat(path, &st) == 0)
         return pp_fail(PP_ECONFIG, "%s exists: name a new file", path);
-    PP_TRY(pp_weights_check_extras(x->model, x->ck));
+    PP_TRY(pp_weights_check_extras(x->model, x->ck, false));
     return pp_archive_write(x->cfg->model.from, path, read_tensor, (void *)x->ck);
 }
 

@@ -138,36 +138,97 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
     return 0;
 }
 
+/* Returns the tensor of the parameter in the file, whatever its shape; NULL if there is none. */
+static const struct pp_st_tensor *find_tensor(const struct pp_ckpt *ck, const struct pp_param *p)
+{
+    int part;
+    const char *shorter = ck->plain ? ckpt_short_name(p->name) : NULL;
+    const struct pp_st_tensor *t = ckpt_find(ck, p->name, &part);
+    return t || !shorter ? t : ckpt_find(ck, shorter, &part);
+}
+
+/* Returns whether the tensor has the parameter's shape but for the number of its rows. */
+static bool has_other_rows(const struct pp_st_tensor *t, const struct pp_param *p)
+{
+    int64_t dims[PP_PARAM_DIMS];
+    int n_dims;
+    pp_param_in_file(p, &n_dims, dims);
+    bool same = t->n_dims == n_dims && n_dims > 0;
+    for (int d = 1; d < n_dims && same; d++)
+        same = t->dims[d] == dims[d];
+    return same && t->dims[0] != dims[0];
+}
+
 /* Refuses weights that fit except in the last layer: they are of the same model with another number
  * of classes, or another vocabulary. */
 static int check_last_layer(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     char own[PP_CKPT_OWN_CONFIG];
-    for (int i = 0, part; i < m->n_params; i++) {
+    for (int i = 0; i < m->n_params; i++) {
         const struct pp_param *p = &m->params[i];
-        const struct pp_st_tensor *t = ckpt_find(ck, p->name, &part);
-        if (!t || t->n_dims != p->n_dims || t->dims[0] == p->dims[0] || !is_of_last_layer(m, i))
+        const struct pp_st_tensor *t = find_tensor(ck, p);
+        if (!t || !has_other_rows(t, p) || !is_of_last_layer(m, i))
             continue;
-        return pp_fail(
-            PP_EFORMAT,
-            "%s: tensor %s has %" PRId64 " rows, but the last layer of this model has %d "
-            "outputs; beginning with a new last layer is not supported yet: keep the "
-            "%" PRId64 " outputs, or write a file with %d rows in Python (safetensors)%s",
-            ck->path, p->name, t->dims[0], p->dims[0], t->dims[0], p->dims[0],
-            pp_ckpt_own_config(ck, own));
+        return pp_fail(PP_EFORMAT,
+                       "%s: tensor %s has %" PRId64
+                       " rows, but the last layer of this model has %d "
+                       "outputs; only a training begins with a new last layer (train.init)%s",
+                       ck->path, t->name, t->dims[0], p->dims[0], pp_ckpt_own_config(ck, own));
     }
     return 0;
 }
 
-int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
+bool pp_weights_lack(const struct pp_model *m, const struct pp_ckpt *ck, int i)
+{
+    const struct pp_param *p = &m->params[i];
+    const struct pp_node *last = &m->nodes[m->n_nodes - 1];
+    while (last > m->nodes && last->n_params == 0)
+        last--;
+    int first = last->first_param;
+    if (i < first || i >= first + last->n_params || m->params[first].tied_to > 0 || first == 0)
+        return false;
+    const struct pp_st_tensor *t = find_tensor(ck, p);
+    return !t || has_other_rows(t, p);
+}
+
+/* Returns whether a tensor of the file belongs to a module that the model does not have: the part of
+ * its name before the first dot is no parameter's. */
+static bool is_of_other_module(const struct pp_model *m, const char *name)
+{
+    size_t n = strcspn(name, ".");
+    for (int i = 0; i < m->n_params; i++) {
+        const char *has = m->params[i].name, *shorter = ckpt_short_name(has);
+        if ((strncmp(has, name, n) == 0 && has[n] == '.') ||
+            (shorter && strncmp(shorter, name, n) == 0 && shorter[n] == '.'))
+            return false;
+    }
+    return true;
+}
+
+/* Returns how many parameters the weights lack. */
+static int count_new(const struct pp_model *m, const struct pp_ckpt *ck)
+{
+    int n = 0;
+    for (int i = 0; i < m->n_params; i++)
+        n += pp_weights_lack(m, ck, i);
+    return n;
+}
+
+static bool counts_as_weight(const struct pp_ckpt *ck, const struct pp_st_tensor *t)
+{
+    return ck->plain ? strncmp(ckpt_tensor_name(ck, t), "optimizer.", 10) != 0
+                     : pp_ckpt_is_parameter(t);
+}
+
+int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck, bool new_head)
 {
     bool head = false;
     char own[PP_CKPT_OWN_CONFIG];
-    PP_TRY(check_last_layer(m, ck));
+    PP_TRY(new_head ? 0 : check_last_layer(m, ck));
+    bool is_new = new_head && count_new(m, ck) > 0;
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
         const char *name = ckpt_tensor_name(ck, t);
-        bool counts = ck->plain ? strncmp(name, "optimizer.", 10) != 0 : pp_ckpt_is_parameter(t);
         if (strstr(name, ".lora_")) {
             return pp_fail(PP_EFORMAT,
                            "%s: tensor %s is of a LoRA adapter, not of a whole model: merge it in "
@@ -175,13 +236,39 @@ int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
                            "NEW",
                            ck->path, t->name);
         }
-        if (counts && !is_known_tensor(m, name)) {
+        if (counts_as_weight(ck, t) && !is_known_tensor(m, name) &&
+            !(is_new && is_of_other_module(m, name))) {
             return pp_fail(PP_EFORMAT, "%s: this model has no tensor %s (its first is %s)%s",
                            ck->path, t->name, m->params[0].name, pp_ckpt_own_config(ck, own));
         }
         head |= strcmp(name, "lm_head.weight") == 0;
     }
-    return head ? check_head(m, ck) : 0;
+    return head && !is_new ? check_head(m, ck) : 0;
+}
+
+void pp_weights_announce(const struct pp_model *m, const struct pp_ckpt *ck, bool new_head)
+{
+    char new[512] = "", left[512] = "";
+    int n_new = new_head ? count_new(m, ck) : 0;
+    if (n_new == 0) {
+        pp_log_info("weights from %s", ck->path);
+        return;
+    }
+    for (int i = 0; i < m->n_params; i++)
+        if (pp_weights_lack(m, ck, i))
+            pp_text_add(new, sizeof(new), " %s", m->params[i].name);
+    for (int i = 0; i < ck->n_tensors; i++) {
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
+        const char *name = ckpt_tensor_name(ck, t);
+        bool used = is_known_tensor(m, name);
+        for (int k = 0; k < m->n_params && used; k++)
+            used = !(pp_weights_lack(m, ck, k) && find_tensor(ck, &m->params[k]) == t);
+        if (counts_as_weight(ck, t) && !used)
+            pp_text_add(left, sizeof(left), " %s", t->name);
+    }
+    pp_log_info("weights from %s: %d of %d tensors; new, from train.seed:%s; left over in the "
+                "file:%s",
+                ck->path, m->n_params - n_new, m->n_params, new, left[0] ? left : " none");
 }
 
 /* ---- the model that computed them */
@@ -246,7 +333,9 @@ int pp_weights_check_model(const struct pp_config *cfg, const struct pp_model *m
     char *text = NULL;
     int rc = 0;
     for (int i = 0; i < m->n_params; i++) /* the tensors show these keys */
-        PP_TRY(pp_weights_read(ck, m->params[i].name, &m->params[i], NULL, NULL));
+        PP_TRY(warn && pp_weights_lack(m, ck, i)
+                   ? 0
+                   : pp_weights_read(ck, m->params[i].name, &m->params[i], NULL, NULL));
     if (ck->plain)
         PP_TRY(read_config_json(ck, &text));
     const char *there = ck->plain ? text : ck->config;

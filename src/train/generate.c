@@ -47,7 +47,7 @@ static int put_weights(void *ctx, size_t first, const float *values, size_t n)
 
 static int read_weights(struct pp_generator *g)
 {
-    PP_TRY(pp_weights_check_extras(g->model, g->ck));
+    PP_TRY(pp_weights_check_extras(g->model, g->ck, false));
     for (int i = 0; i < pp_chunk_param_count(g->chunk); i++) {
         size_t offset, n;
         const struct pp_param *p = pp_chunk_param(g->chunk, i, &offset, &n);

@@ -315,13 +315,16 @@ int resume_begin(struct trainer *tr, struct beginning *b)
 
 /* ---- tensors */
 
-/* Reads this rank's parameters and, if `all`, the optimizer state from the checkpoint. */
-static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
+/* Reads this rank's parameters and, if `all`, the optimizer state from the checkpoint. With new_head
+ * a last layer that does not fit keeps its initial values. */
+static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all, bool new_head)
 {
+    const struct pp_model *m = tr->run->model;
     for (int i = 0; i < pp_exec_tensor_count(tr->x); i++) {
         struct target to = {.x = tr->x};
         pp_exec_tensor(tr->x, i, &to.t);
-        if (to.t.kind == PP_EXEC_PARAM || all)
+        bool lacks = new_head && pp_weights_lack(m, ck, (int)(to.t.param - m->params));
+        if ((to.t.kind == PP_EXEC_PARAM || all) && !lacks)
             PP_TRY(read_saved_tensor(ck, to.t.kind, to.t.param, &to));
     }
     return pp_exec_tensors_changed(tr->x);
@@ -335,16 +338,17 @@ int resume_read(struct trainer *tr)
     PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     bool first = !tr->begin.resume && tr->spec->rank == 0;
-    PP_TRY(first ? pp_weights_check_extras(tr->run->model, ck) : 0);
+    bool new_head = !tr->begin.resume && !tr->spec->options->weights; /* train.init */
+    PP_TRY(first ? pp_weights_check_extras(tr->run->model, ck, new_head) : 0);
     PP_TRY(pp_vocabulary_check(tr->run->cfg, ck->path, ck->plain, s ? s->vocabulary : NULL,
                                tr->vocabulary, tr->kinds));
     if (s && (tr->begin.resume || tr->spec->options->weights))
         PP_TRY(pp_preprocessing_check(ck->path, s->preprocessing, tr->preprocessing));
-    PP_TRY(read_tensors(tr, ck, tr->begin.resume));
+    PP_TRY(read_tensors(tr, ck, tr->begin.resume, new_head));
     if (first) {
         PP_TRY(
             pp_weights_check_model(tr->run->cfg, tr->run->model, ck, !tr->spec->options->weights));
-        pp_log_info("weights from %s", ck->path);
+        pp_weights_announce(tr->run->model, ck, new_head);
     }
     if (!tr->begin.resume)
         return 0;
@@ -378,7 +382,7 @@ static int read_rewind(struct trainer *tr, const struct back *b)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     PP_TRY(pp_ckpt_open(b->from, PP_CKPT_STRUCTURE, &ck));
-    PP_TRY(read_tensors(tr, ck, true));
+    PP_TRY(read_tensors(tr, ck, true, false));
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     if (!s || s->step != b->step)
         return pp_fail(PP_EFORMAT, "%s: not the checkpoint that rank 0 found", b->from);

@@ -333,8 +333,16 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
 
 /* Refuses tensors that the model does not have (in a checkpoint: learned tensors), because the
  * weights then belong to a different model. Also refuses a last layer that differs from the
- * embedding if the two are tied. Errors: PP_EFORMAT. */
-int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck);
+ * embedding if the two are tied. With new_head, the last layer may differ (pp_weights_lack()), and
+ * the file may have another one under a name of its own. Errors: PP_EFORMAT. */
+int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck, bool new_head);
+
+/* Returns whether parameter i belongs to the last layer, and the weights have no tensor of its name
+ * or one with another number of outputs: training begins with a new last layer. */
+bool pp_weights_lack(const struct pp_model *m, const struct pp_ckpt *ck, int i);
+
+/* Logs that a model of pp_weights_check_extras() has these weights, and which tensors are new. */
+void pp_weights_announce(const struct pp_model *m, const struct pp_ckpt *ck, bool new_head);
 
 /* Appends "KEY was THERE, is HERE" to the list in text[bytes]. */
 void pp_weights_difference(char *text, size_t bytes, const char *key, const char *there,
