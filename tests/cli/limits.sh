@@ -195,7 +195,7 @@ if [ "$(id -u)" -eq 0 ] && disk 20k; then
     run train "$net" -q --dir "$folder/disk/run"
     umount "$folder/disk"
     one_line 74 'No space left on device'
-    disk 56k
+    disk 64k
     run train "$net" -q --dir "$folder/disk/run" --set checkpoint.every_epochs=0 --set checkpoint.at_end=false
     [ ! -e "$folder/disk/run/timeline.json" ] || complain "there is a timeline.json"
     umount "$folder/disk"

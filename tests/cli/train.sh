@@ -41,7 +41,7 @@ same "$(find "$folder/killed/actions" -name 'rank-000[01].ring' | wc -l | tr -d 
 ok run train "$config" --dir "$folder/killed" --overwrite
 
 begin "a run folder that cannot hold the record is one clear error before the run"
-(ulimit -f 8 && exec "$PPCLI" train "$config" --dir "$folder/full" --microbatches 32) >"$folder/out" 2>"$folder/err"
+(ulimit -f 16 && exec "$PPCLI" train "$config" --dir "$folder/full" --microbatches 32) >"$folder/out" 2>"$folder/err"
 code=$?
 last='ppcli train, file size limit'
 code_is 74
@@ -195,11 +195,11 @@ shows 'learning rate: 0.00025 at step 1, 0.001 at step 4, 0.001 at step 8' \
 err_has 'train.lr_steps = 2 ends within the warm-up of 4 steps, so lr_schedule = linear has no effect'
 run train "$config" --dir '' --max-steps 8 --set train.lr_schedule=constant --set train.lr_steps=5
 err_has 'learning rate: 0.001 at step 1, 0.001 at step 4, 0.001 at step 8'
-err_has 'note: train.lr_steps has no effect with train.lr_schedule = constant, only with linear and cosine'
+err_has 'note: train.lr_steps has no effect with train.lr_schedule = constant, only with linear, cosine and wsd'
 err_lacks warning
 run explain "$config" --set train.max_steps=8 --set train.lr_schedule=constant --set train.lr_steps=5
 out_has 'learning rate: 0.001 at step 1, 0.001 at step 4, 0.001 at step 8'
-err_has 'note: train.lr_steps has no effect with train.lr_schedule = constant, only with linear and cosine'
+err_has 'note: train.lr_steps has no effect with train.lr_schedule = constant, only with linear, cosine and wsd'
 ok run train "$config" --dir '' --max-steps 8 --set train.lr_schedule=linear
 err_has 'learning rate: 0.001 at step 1, 0.000625 at step 4, 0.000125 at step 8'
 err_lacks warning
