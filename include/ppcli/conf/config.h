@@ -134,7 +134,7 @@ enum pp_decay_shape {
     PP_DECAY_LINEAR,
     PP_DECAY_SQRT
 };
-enum pp_metric { /* decides which checkpoint is the best; see train/progress.h */
+enum pp_metric { /* what checkpoint.best goes by; checkpoints store the number: add at the end */
     PP_METRIC_OFF,
     PP_METRIC_TEST_LOSS,
     PP_METRIC_ACCURACY,
