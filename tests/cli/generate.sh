@@ -251,7 +251,7 @@ grep -q '^# Pictures are not resized here' "$folder/small-torch/model.py" || com
 
 begin "training begins with a new last layer where the number of classes differs; other layers must fit"
 ok run train "$folder/small.ini" --dir '' --max-steps 1 --set "model.sizes=196 16 12" --set train.init="$folder/small"
-err_has '2 of 4 tensors; new, from train.seed: layers.1.weight layers.1.bias; left over in the file: layers.1.weight layers.1.bias'
+err_has '2 of 4 tensors; new, from train.seed: layers.1.weight layers.1.bias; left over in the file: layers.1.bias layers.1.weight'
 fails 65 'has 10 rows, but the last layer of this model has 12 outputs; only a training begins with a new last layer' \
     run eval "$folder/small.ini" --set "model.sizes=196 16 12" --checkpoint "$folder/small"
 fails 65 'has shape [16,196]' \
