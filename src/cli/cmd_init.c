@@ -24,6 +24,7 @@ struct kind {
     }
 static const struct kind csv = {"csv", {"data.train_file", "data.test_file"}};
 static const struct kind npy = {"npy", FOUR}, idx = {"idx", FOUR};
+static const struct kind pictures = {"images", {"data.path"}};
 /* of programs only, and not looked at before the program is */
 static const struct kind text = {"text", {"data.train_file", "data.test_file"}};
 static const struct kind labelled = {"text-labels", {"data.train_file", "data.test_file"}};
@@ -36,11 +37,14 @@ static bool has_suffix(const char *file, const char *suffix)
     return n >= m && strncmp(file + n - m, suffix, m) == 0;
 }
 
-/* Returns the kind of the files: by the name of the first one (NAME.csv.gz counts as NAME.csv) or,
- * because a table may have any name, by the number of files. */
+/* Returns the kind of the files: a folder holds pictures; others by the name of the first one
+ * (NAME.csv.gz counts as NAME.csv) or, because a table may have any name, by the number of files. */
 static const struct kind *kind_of(const char *const *files)
 {
-    if (has_suffix(files[0], ".npy") || has_suffix(files[0], ".npz"))
+    struct stat st;
+    if (stat(files[0], &st) == 0 && S_ISDIR(st.st_mode))
+        return &pictures;
+    if (has_suffix(files[0], ".npy") || has_suffix(files[0], ".npz") || strstr(files[0], ".npz:"))
         return &npy;
     return files[1] && files[2] && !has_suffix(files[0], ".csv") ? &idx : &csv;
 }
@@ -174,12 +178,17 @@ int cmd_init(int argc, char **argv)
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN(pp_table_proposal_fini) struct pp_table_proposal table = {0};
+    struct pp_images_proposal found;
     struct pp_file_write w = {.f = stdout};
     bool proposes = read && k == &csv;
     if (proposes)
         PP_TRY(pp_table_propose(files[0], label, &table));
     label = label ? label : "last";
-    if (read)
+    if (k == &pictures && files[1])
+        return pp_fail(PP_EUSAGE, "unexpected word '%s'", files[1]);
+    if (k == &pictures)
+        PP_TRY(pp_cli_look_at_pictures(files[0], &found, &train, &test, &cfg, &model));
+    else if (read)
         PP_TRY(open_files(k, files, proposes ? &table : NULL, &train, &test));
     if (program)
         PP_TRY(load_program(program, k, files, label, &cfg, &model));
@@ -200,6 +209,7 @@ int cmd_init(int argc, char **argv)
                                          .folder = folder,
                                          .table = proposes ? &table : NULL,
                                          .label = program && k == &csv ? label : NULL,
+                                         .images = k == &pictures ? &found : NULL,
                                          .train = train,
                                          .test = test};
     int rc = pp_first_config_print(&init, pp_cli_names(), w.f);

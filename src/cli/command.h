@@ -185,6 +185,15 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc);
  * missing, the error also names the keys that stand in for them. */
 int pp_cli_look_verdict(const struct pp_config *cfg, int rc);
 
+/* ---- init_pictures.c */
+
+/* Looks at a folder of pictures: proposes keys, reads both splits with them as a run would, and makes
+ * the config for two stages with a model for them. The caller owns what was made, also on failure.
+ * Errors: those of pp_dataset_open(). Local. */
+int pp_cli_look_at_pictures(const char *folder, struct pp_images_proposal *proposal,
+                            struct pp_dataset **train, struct pp_dataset **test,
+                            struct pp_config **cfg, struct pp_model **model);
+
 /* ---- last_words.c: see struct pp_train_options */
 
 /* Prints this thread's error record to stderr. It is the function before_abort of struct

@@ -37,7 +37,7 @@ static const struct kind kinds[] = {
     {BEGINS("\x80\4\x95"), PP_FOREIGN_DATA, PICKLE},
     {BEGINS("\x80\5\x95"), PP_FOREIGN_DATA, PICKLE},
     {BEGINS("PK\3\4"), PP_FOREIGN_DATA, "a zip archive (an npz? an xlsx? of torch.save()?)",
-     "save each array with numpy.save(), or the table as CSV"},
+     "name an npz as FILE.npz:ARRAY, or save each array with numpy.save(), or the table as CSV"},
     {BEGINS("\x89HDF\r\n"), PP_FOREIGN_DATA, "an HDF5 file", SAVE_NPY},
     {BEGINS("PAR1"), PP_FOREIGN_DATA, "a Parquet file", SAVE_CSV},
     {BEGINS("ARROW1"), PP_FOREIGN_DATA, "an Arrow file", SAVE_CSV},

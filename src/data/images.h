@@ -18,6 +18,10 @@ struct images_roots {
 
 int images_find_roots(const struct pp_config *cfg, struct images_roots *out);
 
+/* Checks that data.split is set if there is no folder of the test set, and only then. Errors:
+ * PP_ECONFIG. */
+int images_check_split(const struct pp_config *cfg, const struct images_roots *r);
+
 struct images_file {
     size_t path; /* offset in images_list.text: the path below its root, "cats/1.jpg" */
     uint32_t label;
@@ -41,10 +45,13 @@ struct images_list {
 
 /* Lists the pictures of a config, of which data.train_samples and data.test_samples leave evenly
  * spaced ones. Errors: PP_ENOINPUT (no folder), PP_EFORMAT (no class folders, an empty one, a class
- * that training does not have), PP_ECONFIG (data.split), PP_EPERM, PP_EIO. Local. */
+ * that training does not have), PP_EPERM, PP_EIO. Local. */
 int images_list_make(const struct pp_config *cfg, const struct images_roots *roots,
                      struct images_list *out);
 void images_list_fini(struct images_list *list);
+
+/* Checks that both splits have files. Errors: PP_ECONFIG. */
+int images_check_parts(const struct images_list *list);
 
 /* Formats the whole path of a file. */
 int images_path(const struct images_list *list, const struct images_file *f, char out[PP_PATH_MAX]);

@@ -217,7 +217,7 @@ static void decode_one(struct work *w, int i, struct images_buffer *buffer)
     if (rc == 0 && w->channels > 0)
         rc = raster_convert(&s->r, w->channels);
     if (rc < 0)
-        snprintf(s->text, sizeof(s->text), "%s", pp_error_get()->text);
+        snprintf(s->text, sizeof(s->text), "%.255s", pp_error_get()->text);
     s->rc = rc;
 }
 
@@ -631,6 +631,7 @@ static int find_cache(const struct pp_config *cfg, const struct images_roots *ro
     PP_OWN(pp_close_at) int lock = -1;
     char keys[PP_SHA256_HEX], digest[PP_SHA256_HEX], locked[PP_PATH_MAX];
     PP_TRY(images_list_make(cfg, roots, &list));
+    PP_TRY(images_check_parts(&list));
     digest_keys(cfg, roots, "", keys);
     digest_list(&list, keys, digest);
     PP_TRY(find_path(cfg, keys, path));
@@ -687,6 +688,7 @@ int images_cache_open(const struct pp_config *cfg, struct images_footer *out, in
     char folders[PP_SHA256_HEX], key[PP_SHA256_HEX];
     struct known *k = NULL;
     PP_TRY(images_find_roots(cfg, &roots));
+    PP_TRY(images_check_split(cfg, &roots));
     PP_TRY(images_folders_digest(&roots, folders));
     pthread_mutex_lock(&known_lock);
     digest_keys(cfg, &roots, folders, key);

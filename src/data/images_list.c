@@ -76,7 +76,7 @@ static int find_test(const char *path, char out[PP_PATH_MAX])
     return 0;
 }
 
-static int check_split(const struct pp_config *cfg, const struct images_roots *r)
+int images_check_split(const struct pp_config *cfg, const struct images_roots *r)
 {
     if (r->test[0] && cfg->data.split > 0)
         return pp_fail(
@@ -117,7 +117,7 @@ int images_find_roots(const struct pp_config *cfg, struct images_roots *out)
     PP_TRY(out->test[0] ? is_folder(out->test, &found) : 0);
     if (!found)
         return pp_fail(PP_ENOINPUT, "%s: no such folder of pictures", out->test);
-    return check_split(cfg, out);
+    return 0;
 }
 
 static int digest_folder(struct pp_sha256 *s, const char *path)
@@ -337,17 +337,6 @@ static int thin_files(struct images_file *files, int n, int most)
     return kept;
 }
 
-static int check_parts(const struct images_list *l)
-{
-    if (l->n_train > 0 && l->n_train < l->n)
-        return 0;
-    return pp_fail(
-        PP_ECONFIG,
-        "data.split: puts all %d pictures of %s into the %s set; change the share, or add "
-        "pictures",
-        l->n, l->roots.train, l->n_train > 0 ? "training" : "test");
-}
-
 int images_list_make(const struct pp_config *cfg, const struct images_roots *roots,
                      struct images_list *out)
 {
@@ -356,7 +345,6 @@ int images_list_make(const struct pp_config *cfg, const struct images_roots *roo
     if (roots->test[0])
         PP_TRY(list_root(cfg, true, &l));
     PP_TRY(part_files(&l));
-    PP_TRY(check_parts(&l));
     int train = thin_files(l.files, l.n_train, cfg->data.train_samples);
     int test = thin_files(l.files + l.n_train, l.n - l.n_train, cfg->data.test_samples);
     memmove(l.files + train, l.files + l.n_train, (size_t)test * sizeof(*l.files));
@@ -365,6 +353,17 @@ int images_list_make(const struct pp_config *cfg, const struct images_roots *roo
     *out = l;
     l = (struct images_list){0};
     return 0;
+}
+
+int images_check_parts(const struct images_list *l)
+{
+    if (l->n_train > 0 && l->n_train < l->n)
+        return 0;
+    return pp_fail(
+        PP_ECONFIG,
+        "data.split: puts all %d pictures of %s into the %s set; change the share, or add "
+        "pictures",
+        l->n, l->roots.train, l->n_train > 0 ? "training" : "test");
 }
 
 void images_list_fini(struct images_list *l)

@@ -24,6 +24,10 @@ enum pp_source_kind {
 /* Opens a file. Errors: PP_ENOINPUT, PP_EPERM, PP_EIO, PP_EFORMAT (not a regular file, empty),
  * PP_ERESOURCE; every text begins with the path, which must outlive *out. Local. */
 int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source **out);
+/* Opens the first n of `whole` bytes that are in memory, which must outlive *out, as they are.
+ * Errors: PP_ERESOURCE. Local. */
+int pp_source_of_bytes(const char *path, const uint8_t *data, uint64_t n, uint64_t whole,
+                       struct pp_source **out);
 void pp_source_close(struct pp_source **s); /* accepts NULL inside */
 bool pp_source_is_gzip(const struct pp_source *s);
 
@@ -90,12 +94,26 @@ struct pp_array {
  */
 typedef int pp_array_read(const char *path, struct pp_array *out, void **out_data);
 
-/* Reads unsigned bytes only; elements are uint8_t. */
+/* Reads unsigned bytes (pixels), which become uint8_t; int8, int16, int32, float and double become
+ * float, and must be finite. */
 pp_array_read pp_idx_read;
 
-/* Reads versions 1 to 3, C order, whole numbers, float32, float64, bool, of either byte order;
- * unsigned bytes (pixels) become uint8_t, all others float, which must be finite. */
+/* Reads versions 1 to 3, of whole numbers, float16, float32, float64 and bool, of either byte order,
+ * in C or Fortran order; unsigned bytes (pixels) become uint8_t, all others float, which must be
+ * finite. FILE.npz:NAME is an array of an archive. */
 pp_array_read pp_npy_read;
+
+/* The type of the numbers in a file. */
+struct pp_number_type {
+    char kind; /* 'f', 'i', 'u', 'b' */
+    bool big;  /* big-endian */
+    int bytes;
+};
+
+/* Reads the last n numbers of a file as floats, which must be finite. `path` is for messages.
+ * Errors: those of pp_source_pull() and pp_source_finish(), PP_EFORMAT. */
+int pp_numbers_read(struct pp_source *s, const char *path, const struct pp_number_type *t, size_t n,
+                    float *out);
 
 /* Computes the product of n dims into out->n; both readers of arrays call it. Errors: PP_EFORMAT if
  * a limit is exceeded. */

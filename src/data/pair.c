@@ -186,6 +186,8 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
     PP_TRY(p->read(p->images, &images, NULL));
     PP_TRY(p->read(p->labels, &labels, NULL));
     PP_TRY(check_pair(p, &images, &labels));
+    if (p->classes > 0 && !images.pixels)
+        return pp_fail(PP_EFORMAT, "%s: its pixels are not unsigned bytes", p->images);
     ds->element = images.pixels ? PP_U8 : PP_F32;
     const uint32_t *d = images.dims;
     if (parts & PP_DATA_IMAGES) {

@@ -25,7 +25,9 @@ struct pp_source {
     int fd;
     uint64_t file_bytes, out_bytes; /* file_bytes: size on disk; out_bytes: bytes returned so far */
     bool gz, z_open, end;
-    z_stream z; /* next_in and avail_in are used for plain files too */
+    z_stream z;          /* next_in and avail_in are used for plain files too */
+    const uint8_t *rest; /* bytes in memory that were not taken yet; NULL: a file */
+    uint64_t n_rest;
     size_t n_head;
     uint8_t head[HEAD_BYTES], in[IN_BYTES];
 };
@@ -37,6 +39,14 @@ static int fill_input(struct pp_source *s, bool *out_more)
     *out_more = true;
     if (s->z.avail_in > 0)
         return 0;
+    if (s->rest) {
+        s->z.avail_in = (uInt)(s->n_rest < (1u << 30) ? s->n_rest : 1u << 30);
+        s->z.next_in = (Bytef *)(uintptr_t)s->rest; /* only read */
+        s->rest += s->z.avail_in;
+        s->n_rest -= s->z.avail_in;
+        *out_more = s->z.avail_in > 0;
+        return 0;
+    }
     do {
         n = read(s->fd, s->in, sizeof(s->in));
     } while (n < 0 && errno == EINTR);
@@ -81,6 +91,18 @@ int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source 
     s->path = path;
     s->fd = -1;
     PP_TRY_UNDO(begin_source(s, kind), pp_source_close(&s));
+    *out = s;
+    return 0;
+}
+
+int pp_source_of_bytes(const char *path, const uint8_t *data, uint64_t n, uint64_t whole,
+                       struct pp_source **out)
+{
+    struct pp_source *s;
+    PP_ALLOC(s, 1);
+    *s = (struct pp_source){.path = path, .fd = -1, .file_bytes = whole, .rest = data, .n_rest = n};
+    s->n_head = n < HEAD_BYTES ? (size_t)n : HEAD_BYTES;
+    memcpy(s->head, data, s->n_head);
     *out = s;
     return 0;
 }

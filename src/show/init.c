@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The config that ppcli init prints: a perceptron for data that were looked at, or a PyTorch program;
  * of floats also what would bring them to where a network learns well. */
-#include "ppcli/show/results.h"
+#include "init.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -184,7 +184,9 @@ static int print_data(const struct pp_first_config *i, FILE *f)
         fprintf(f, "label = %s\n", i->label);
     if (i->table)
         print_table(i->table, !i->files[1], f);
-    if (!train || !test)
+    if (i->images)
+        init_print_pictures(i, f);
+    if (!train || !test || i->images)
         return 0;
     char text[48];
     pp_shape_text(&train->shape, text, sizeof(text));
@@ -317,7 +319,35 @@ static int print_program(const struct pp_first_config *i, FILE *f)
     return 0;
 }
 
+/* ---- pictures */
+
+static int print_convolutions(const struct pp_first_config *i, FILE *f)
+{
+    const char *cut;
+    bool small = i->train->n < 5000;
+    PP_TRY(find_cut(i->cfg, i->model, &cut));
+    fputs("; A small convolutional network. Each key is explained by `ppcli keys "
+          "SECTION.KEY`.\n" COMMANDS,
+          f);
+    PP_TRY(print_data(i, f));
+    fprintf(f, "\n[model]\ntype = sequential\nlayers = %s\n", i->cfg->model.layers);
+    fprintf(f, "\n[pipeline]\nstages = %d ; " STAGES_ARE "\n", cut ? 2 : 1);
+    fputs("microbatches = " PP_INIT_MICROBATCHES MICROBATCHES_ARE SCHEDULE "\n[train]\n", f);
+    fprintf(f,
+            "epochs = %d\n"
+            "batch_size = %d\n"
+            "optimizer = adamw\n"
+            "weight_decay = 0.01\n"
+            "lr = 0.001 ; learning rate\n"
+            "lr_schedule = cosine ; it falls to 0 until the last epoch\n"
+            "seed = 1 ; everything random follows from it\n",
+            small ? 30 : 15, i->cfg->train.batch_size);
+    return 0;
+}
+
 int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
 {
-    return i->program ? print_program(i, f) : print_perceptron(i, names, f);
+    return i->program  ? print_program(i, f)
+           : i->images ? print_convolutions(i, f)
+                       : print_perceptron(i, names, f);
 }

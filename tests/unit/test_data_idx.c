@@ -270,8 +270,7 @@ TEST_IN_FOLDER(headers_that_lie_are_refused)
          {4},
          "not an IDX file (gzipped or plain): begins with 01 00 08 01"},
         {"second byte", {0, 1, 8, 1}, 1, {4}, "not an IDX"},
-        {"signed bytes", {0, 0, 9, 1}, 1, {4}, "magic 0x00000901"},
-        {"floats", {0, 0, 13, 1}, 1, {4}, "magic 0x00000d01"},
+        {"unknown type", {0, 0, 10, 1}, 1, {4}, "magic 0x00000a01"},
         {"little endian", {1, 8, 0, 0}, 1, {4}, "not an IDX"},
         {"no dimension", {0, 0, 8, 0}, 0, {0}, "magic 0x00000800"},
         {"five dimensions", {0, 0, 8, 5}, 4, {1, 1, 2, 2}, "magic 0x00000805"},
@@ -293,6 +292,30 @@ TEST_IN_FOLDER(headers_that_lie_are_refused)
             PP_OWN(blob_free) struct blob z = gzip(b.p, b.n, 9);
             CHECK_FAILS(read_idx_blob(state, z), PP_EFORMAT, t->words);
         }
+    }
+}
+
+TEST_IN_FOLDER(numbers_of_every_type_become_floats)
+{
+    static const struct {
+        uint8_t type;
+        size_t bytes;
+        uint8_t number[8]; /* -3 */
+    } table[] = {{9, 1, {0xfd}},
+                 {11, 2, {0xff, 0xfd}},
+                 {12, 4, {0xff, 0xff, 0xff, 0xfd}},
+                 {13, 4, {0xc0, 0x40, 0, 0}},
+                 {14, 8, {0xc0, 0x08, 0, 0, 0, 0, 0, 0}}};
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        PP_OWN(blob_free) struct blob b = blob_of(8 + 2 * table[i].bytes);
+        PP_OWN_MEMORY float *values = NULL;
+        struct pp_array a;
+        memcpy(b.p, (uint8_t[]){0, 0, table[i].type, 1, 0, 0, 0, 2}, 8);
+        memcpy(b.p + 8 + table[i].bytes, table[i].number, table[i].bytes);
+        file_write(in_folder(state, "numbers"), b.p, b.n);
+        CHECK_OK(pp_idx_read(in_folder(state, "numbers"), &a, (void **)&values));
+        CHECK_INT_EQ(a.pixels, 0);
+        assert_true(values[0] == 0 && values[1] == -3);
     }
 }
 

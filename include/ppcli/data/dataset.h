@@ -176,6 +176,18 @@ int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
  */
 int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes);
 
+/* What ppcli init found in a folder of pictures. */
+struct pp_images_proposal {
+    bool splits;   /* there is no test folder: data.split is needed */
+    int side;      /* for data.resize and data.crop; 0: the pictures stay as they are */
+    bool one_size; /* of the pictures that were looked at */
+    int h, w;      /* their median height and width */
+};
+
+/* Looks at some pictures of the folder that data.path names. Errors: PP_EFORMAT if none can be read;
+ * those of pp_dataset_open(). Local. */
+int pp_images_propose(const struct pp_config *cfg, struct pp_images_proposal *out);
+
 /* Returns the directory of data set `name`: $PPCLI_DATA_DIR/<name>, else
  * ${XDG_DATA_HOME:-~/.local/share}/ppcli/<name>, for training and for downloads. Errors: PP_ECONFIG
  * (no home). */

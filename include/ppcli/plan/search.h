@@ -225,7 +225,7 @@ int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, in
 #define PP_INIT_MICROBATCHES "4"
 #define PP_INIT_SCHEDULE "1f1b"
 #define PP_INIT_OPTIMIZER "adam"
-#define PP_INIT_SPLIT "0.2" /* share of the rows of one table that the test takes */
+#define PP_INIT_SPLIT "0.2" /* share of one table or folder that the test takes */
 
 /*
  * Chooses the stages of a perceptron with widths[0] inputs, two layers of widths[1] and widths[2]

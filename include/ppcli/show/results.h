@@ -141,10 +141,14 @@ struct pp_first_config {                   /* nothing is owned */
     const struct pp_table_proposal *table; /* of tables; else NULL */
     const char *label;                     /* of tables for a program; else NULL */
     const struct pp_dataset *train, *test; /* NULL: not there, or not looked at */
+    const struct pp_images_proposal *images; /* of a folder of pictures; else NULL */
     const char *program;          /* PyTorch program that is trained; NULL: a perceptron is */
-    const struct pp_config *cfg;  /* program: the config for two stages, */
+    const struct pp_config *cfg;  /* program, pictures: the config for two stages, */
     const struct pp_model *model; /* and its model */
 };
+
+/* Writes model.layers of a small convolutional network for pictures to out[bytes]. */
+void pp_init_layers(const struct pp_dataset *train, char *out, size_t bytes);
 
 int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f);
 
