@@ -142,6 +142,9 @@ static int read_run(const char *path, struct run *r, int n_keys)
 {
     PP_OWN(pp_report_close) struct pp_report *report = NULL;
     PP_TRY(pp_report_open(path, &report));
+    for (int i = 0; i < REPORT_TIMELINE; i++)
+        if (report->lost[i].why)
+            pp_log_warn("%s: the row of this run is incomplete", report->lost[i].why);
     return take_run(report, path, r, n_keys);
 }
 
@@ -175,7 +178,8 @@ static const char *format_of(const char *key)
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (strcmp(others[i].key, key) == 0)
             return others[i].format;
-    bool omitted = strcmp(key, "train_accuracy") == 0 || strcmp(key, "best_step") == 0;
+    bool omitted = strcmp(key, "best_step") == 0 ||
+                   (strncmp(key, "train_", 6) == 0 && strcmp(key, "train_loss") != 0);
     return omitted ? NULL : "%.5g";
 }
 
@@ -278,16 +282,16 @@ static bool is_member(const struct run *r, int group)
 static void take_moments(const struct runs *t, int group, const char *key, double *mean,
                          double *deviation)
 {
-    double sum = 0, squares = 0;
+    double first = NAN, sum = 0, squares = 0; /* the sum of differences from the first value */
     int n = 0;
     for (int i = 0; i < t->n; i++) {
         double x = report_number(t->runs[i].results, key);
         if (is_member(&t->runs[i], group) && !isnan(x)) {
-            sum += x;
-            n++;
+            first = n++ == 0 ? x : first;
+            sum += x - first;
         }
     }
-    *mean = n > 0 ? sum / n : NAN;
+    *mean = n > 0 ? first + sum / n : NAN;
     for (int i = 0; i < t->n; i++) {
         double x = report_number(t->runs[i].results, key);
         if (is_member(&t->runs[i], group) && !isnan(x))

@@ -214,6 +214,15 @@ fails 64 "at most 8 runs, not 9; --table csv" run report "$folder"/seed* "$folde
 shows "| mean of 3 " run report "$folder"/seed* --table markdown
 shows "sd of 3" run report "$folder"/seed* --table text
 
+begin "equal runs have no deviation, and a damaged summary is named"
+ok run report "$a" "$a" "$a" --table csv
+table_has "rows[3]['test_loss'] == runs[0]['test_loss'] and float(rows[4]['test_loss']) == 0"
+cp -r "$a" "$folder/broken"
+echo '{' >"$folder/broken/summary.json"
+ok run report "$a" "$folder/broken" --table csv
+err_has 'broken/summary.json is damaged: the row of this run is incomplete'
+table_has "runs[1]['state'] != 'finished' and runs[1]['test_loss'] == runs[0]['test_loss']"
+
 begin "a trace is not a row of a table"
 fails 64 "not a run folder" run report "$a/timeline.json" --table csv
 fails 64 "cannot be combined" run report "$a" --table csv --figure loss
