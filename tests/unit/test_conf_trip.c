@@ -88,6 +88,8 @@ static void print_random_config(FILE *f)
 #include "ppcli/conf/optimizers.def"
         NULL};
     static const char *const metrics[] = {"off", "test_loss", "accuracy", "train_loss", NULL};
+    static const char *const losses[] = {"cross_entropy", "bce", NULL};
+    static const char *const class_weights[] = {"none", "balanced", "1 2.5", "0.5 0 1e3", NULL};
     static const char *const lr_schedules[] = {"constant", "linear", "cosine", "plateau", NULL};
     static const char *const milestones[] = {"none", "30", "30, 60 90", "1 2,3", NULL};
     static const char *const launches[] = {"auto", "threads", "mpirun", NULL};
@@ -127,7 +129,8 @@ static void print_random_config(FILE *f)
     MAYBE("warmup_steps = %dKi\n", below(1000));
     MAYBE("clip_norm = %.17g\n", random_fraction());
     MAYBE("seed = %llu\n", (unsigned long long)next_random());
-    MAYBE("loss = cross_entropy\n");
+    MAYBE("loss = %s\n", one_of(losses));
+    MAYBE("class_weights = %s\n", one_of(class_weights));
     MAYBE("label_smoothing = %.17g\n", random_fraction());
     MAYBE("microbatch_loss = %s\n", below(2) ? "sum" : "mean");
     fprintf(f, "[data]\n");

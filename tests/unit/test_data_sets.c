@@ -345,16 +345,49 @@ TEST_IN_FOLDER(synthetic_classes_can_be_learnt)
     assert_true(correct > test->n * 95 / 100);
 }
 
-TEST_IN_FOLDER(synthetic_refuses_more_classes_than_a_byte_holds)
+TEST_IN_FOLDER(synthetic_has_more_classes_than_a_byte_holds)
 {
     PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("synthetic", "");
-    CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 257, &ds), PP_ECONFIG,
-                "model.sizes");
     cfg->data.train_samples = 300;
-    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 256, &ds));
-    CHECK_INT_EQ(pp_dataset_label(ds, 255), 255);
-    CHECK_INT_EQ(pp_dataset_label(ds, 256), 0);
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 257, &ds));
+    CHECK_INT_EQ(pp_dataset_label(ds, 256), 256);
+    CHECK_INT_EQ(pp_dataset_label(ds, 257), 0);
+}
+
+TEST_IN_FOLDER(synthetic_has_numbers_for_a_loss_of_numbers)
+{
+    struct pp_config *cfg = config("synthetic", "");
+    struct pp_dataset *ds[2] = {NULL, NULL};
+    cfg->data.train_samples = 30;
+    for (int kind = PP_LOSS_MSE; kind <= PP_LOSS_BCE; kind++) {
+        cfg->train.loss = (enum pp_loss_kind)kind;
+        CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 3, &ds[0]));
+        CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_LABELS, FLAT(4), 3, &ds[1]));
+        CHECK_INT_EQ(ds[0]->targets_each, 3);
+        assert_null(ds[1]->images);
+        assert_memory_equal(ds[0]->targets, ds[1]->targets, 90 * sizeof(float));
+        for (int i = 0; i < 90; i++)
+            assert_true(kind != PP_LOSS_BCE || ((float *)ds[0]->targets)[i] == 0 ||
+                        ((float *)ds[0]->targets)[i] == 1);
+        pp_dataset_destroy(&ds[0]);
+        pp_dataset_destroy(&ds[1]);
+    }
+}
+
+TEST_IN_FOLDER(weights_of_classes_are_balanced_as_scikit_learn_does)
+{
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
+    struct pp_config *cfg = config("synthetic", "");
+    float weights[4];
+    cfg->data.train_samples = 8; /* 0 1 2 0 1 2 0 1 */
+    CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 3, &ds));
+    cfg->train.class_weights.n = PP_FLOATS_WORD;
+    CHECK_OK(pp_dataset_class_weights(cfg, ds, 4, weights));
+    const float want[] = {8.0f / 9, 8.0f / 9, 8.0f / 6, 1};
+    assert_memory_equal(weights, want, sizeof(want));
+    assert_true(fabs(pp_dataset_weight(ds, weights, 3, (const uint32_t[]){0, 2, 3}) - 28.0 / 9) <
+                1e-6);
 }
 
 /* (v / 255 - mean) / std, for each channel, or for all. */
