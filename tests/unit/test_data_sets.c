@@ -2,6 +2,8 @@
 /* Data sets: the sample, folders with wrong pairs, absent data, and the synthetic one. */
 #include "test_data_files.h"
 
+#include <math.h>
+
 #include "ppcli/data/dataset.h"
 #include "../../src/data/ops.h"
 #include "ppcli/base/base.h"
