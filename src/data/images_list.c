@@ -232,7 +232,10 @@ static int list_pictures(const struct listing *g, const char *below, int depth)
             continue;
         PP_TRY(pp_path_format(path, "%s/%s", below, names[i]));
         PP_TRY(pp_path_format(file, "%s/%s", g->root, path));
-        PP_TRY(pp_path_stat(file, true, &st));
+        if (pp_path_stat(file, true, &st) < 0) { /* a link without a target: opening it says so */
+            pp_error_clear();
+            st = (struct stat){.st_mode = S_IFREG};
+        }
         if (S_ISREG(st.st_mode))
             PP_TRY(add_file(g, path, &st));
         else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
