@@ -11,7 +11,6 @@ if (data.sweep) {
     if (data.machine) machineSection(data.machine);
     answer(runs[0]);
   }
-  if (data.test) testSection(data.test);
   curvesSection();
   stepSection();
   ranksSection();

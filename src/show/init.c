@@ -216,6 +216,22 @@ static int choose_epochs(const struct pp_first_config *i, int batch, bool small)
     return enough > EPOCHS_MOST ? EPOCHS_MOST : enough > epochs ? enough : epochs;
 }
 
+/* Writes the optimizer: for a small table with a weight decay, which keeps a network from learning its
+ * rows by heart. 400 / rows was measured to be as good as scikit-learn's networks, or better, on its
+ * five small tables. */
+static const char *write_optimizer(const struct pp_first_config *i, bool small, char out[160])
+{
+    double decay = i->table && small ? 400.0 / i->train->n : 0;
+    if (decay > 0)
+        snprintf(out, 160,
+                 "optimizer = adamw\n"
+                 "weight_decay = %.1g ; keeps weights small: few rows need more of it\n",
+                 decay < 3 ? decay : 3);
+    else
+        snprintf(out, 160, "optimizer = " PP_INIT_OPTIMIZER "\n");
+    return out;
+}
+
 static int print_perceptron(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
 {
     const struct pp_dataset *train = i->train, *test = i->test;
@@ -225,6 +241,7 @@ static int print_perceptron(const struct pp_first_config *i, const struct pp_nam
         classes = test->classes;
     const int widths[3] = {features, small ? 64 : 256, classes}, batch = small ? 32 : 128;
     int stages = 1;
+    char optimizer[160];
     PP_TRY(pp_init_stages(widths, train ? train->n : 6000, batch, names, &stages));
     fputs(
         "; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n" COMMANDS,
@@ -239,22 +256,23 @@ static int print_perceptron(const struct pp_first_config *i, const struct pp_nam
     fprintf(f,
             "\n[model]\n"
             "type = mlp\n"
-            "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
+            "sizes = %d %d %d %d ; inputs, hidden layers, %s\n"
             "activation = relu ; or tanh, gelu, silu\n"
             "\n[pipeline]\n"
             "stages = %d ; " STAGES_ARE "%s\n"
             "microbatches = " PP_INIT_MICROBATCHES MICROBATCHES_ARE SCHEDULE "\n[train]\n"
             "epochs = %d\n"
             "batch_size = %d\n"
-            "optimizer = " PP_INIT_OPTIMIZER "\n"
+            "%s"
             "lr = 0.001 ; learning rate\n"
             "seed = 1 ; everything random follows from it\n"
             "%s",
-            features, widths[1], widths[1], classes, stages,
+            features, widths[1], widths[1], classes,
+            i->table && i->table->predicts_numbers ? "numbers" : "classes", stages,
             stages == 1 ? "\n; 2 would hardly be faster, as the layers are short or one has nearly "
                           "all of the work"
                         : "",
-            choose_epochs(i, batch, small), batch,
+            choose_epochs(i, batch, small), batch, write_optimizer(i, small, optimizer),
             i->table && i->table->predicts_numbers ? "loss = mse ; or mae, huber\n" : "");
     return 0;
 }
