@@ -34,7 +34,7 @@ done
 wanted=${wanted:-tarball wheel deb}
 
 say() { echo "package: $*"; }
-# shellcheck source=scripts/bare-systems.sh disable=SC1091
+# shellcheck source=scripts/bare-systems.sh
 . "$root/scripts/bare-systems.sh"
 if ! need_root || ! find_mirror; then
     say 'skipped: no bare system can be made here; --mirror URL names a mirror of Debian'

@@ -11,6 +11,7 @@ if (data.sweep) {
     if (data.machine) machineSection(data.machine);
     answer(runs[0]);
   }
+  if (data.test) testSection(data.test);
   curvesSection();
   stepSection();
   ranksSection();

@@ -317,10 +317,10 @@ int pp_ckpt_export(const struct pp_export *x, const char *path)
     PP_OWN(export_fini) struct exporter e = {.ck = x->ck, .cfg = x->cfg};
     e.gpt = strcmp(type, "gpt") == 0;
     e.buffers = x->format >= PP_EXPORT_ONNX;
-    if (e.buffers && x->cfg->data.resize > 0)
-        pp_log_warn(
-            "data.resize is not part of the exported model: give it pictures of %d x %d pixels",
-            x->cfg->data.resize, x->cfg->data.resize);
+    int side = x->cfg->data.crop > 0 ? x->cfg->data.crop : x->cfg->data.resize;
+    if (e.buffers && side > 0)
+        pp_log_warn("data.%s is not part of the exported model: give it pictures of %d x %d pixels",
+                    x->cfg->data.crop > 0 ? "crop" : "resize", side, side);
     PP_TRY(x->format == PP_EXPORT_HF ? check_family(&e) : 0);
     PP_TRY(list_items(&e));
     PP_TRY(make_export_folder(path));

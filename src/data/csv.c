@@ -11,11 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "ppcli/base/base.h"
 
 #define SNIFFED_ROWS 2000 /* rows that tell the decimal mark */
-#define NUMBER_BYTES 64   /* the longest number with its unit */
+#define TEXT_BYTES_MAX ((uint64_t)1 << 30)
+#define NUMBER_BYTES 64 /* the longest number with its unit */
 
 /* ---- text */
 
@@ -363,11 +365,12 @@ int csv_open(const char *path, struct csv *c)
 {
     size_t n = 0;
     *c = (struct csv){.path = path, .next_line = 1};
-    PP_TRY(pp_source_lines(path, &c->text, &n));
+    PP_TRY(strcmp(path, "-") == 0 ? pp_fd_read(STDIN_FILENO, path, TEXT_BYTES_MAX, &c->text, &n)
+                                  : pp_source_lines(path, &c->text, &n));
     if (strlen(c->text) != n)
         return pp_fail(PP_EFORMAT, "%s: not a text file, as a table (CSV) is", path);
     PP_TRY(is_utf8(c->text) ? 0 : convert_latin(c));
-    c->at = c->text;
+    c->at = c->text + pp_text_bom(c->text);
     PP_TRY(take_separator(c));
     for (size_t k; c->at[k = strcspn(c->at, "\n")] && strspn(c->at, " ,;\t\r\"") >= k;
          c->at += k + 1)

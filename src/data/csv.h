@@ -27,7 +27,7 @@ struct csv {
     size_t buffer_bytes;
 };
 
-/* Reads a file, plain or gzip, and finds its separator and its decimal mark. `path` must outlive *c.
+/* Reads a file, plain or gzip, or "-", standard input, and finds its separator and its decimal mark. `path` must outlive *c.
  * The caller calls csv_close(), also after an error. Errors: those of pp_source_lines(). */
 int csv_open(const char *path, struct csv *c);
 void csv_close(struct csv *c); /* accepts a zeroed one */

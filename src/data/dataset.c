@@ -154,6 +154,18 @@ static int shape_rows(const struct pp_config *cfg, struct pp_dataset *ds)
     return 0;
 }
 
+static int scale_input(const struct pp_config *cfg, struct pp_dataset *ds)
+{
+    PP_TRY(pp_dataset_scale(cfg, ds));
+    return pp_dataset_make_input(cfg, ds);
+}
+
+int pp_dataset_shape(const struct pp_config *cfg, struct pp_dataset *ds)
+{
+    PP_TRY(shape_rows(cfg, ds));
+    return scale_input(cfg, ds);
+}
+
 int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int parts,
                           const struct pp_shape *input, int classes, struct pp_dataset **out)
 {
@@ -166,8 +178,7 @@ int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int 
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
     rc = rc == 0 ? pp_dataset_check_targets(cfg, ds) : rc;
     rc = rc == 0 && !ops->makes ? shape_rows(cfg, ds) : rc;
-    rc = rc == 0 ? pp_dataset_scale(cfg, ds) : rc;
-    rc = rc == 0 ? pp_dataset_make_input(cfg, ds) : rc;
+    rc = rc == 0 ? scale_input(cfg, ds) : rc;
     rc = rc == 0 ? check_counted(cfg, ds) : rc;
     PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
     *out = ds;

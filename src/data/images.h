@@ -53,6 +53,9 @@ void images_list_fini(struct images_list *list);
 /* Checks that both splits have files. Errors: PP_ECONFIG. */
 int images_check_parts(const struct images_list *list);
 
+/* Returns whether a file may be a picture, by the end of its name; without an end it may. */
+bool images_may_be_picture(const char *path);
+
 /* Formats the whole path of a file. */
 int images_path(const struct images_list *list, const struct images_file *f, char out[PP_PATH_MAX]);
 

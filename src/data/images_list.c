@@ -159,10 +159,9 @@ static const char *const picture_ends[] = {"jpg", "jpeg", "jpe",  "jfif", "png",
                                            "ppm", "pgm",  "heic", "avif", NULL};
 static const char *const silent[] = {"Thumbs.db", "desktop.ini", NULL};
 
-/* Returns whether a file may be a picture, by the end of its name; without an end it may. */
-static bool may_be_picture(const char *name)
+bool images_may_be_picture(const char *path)
 {
-    const char *dot = strrchr(name, '.');
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     bool found = !dot;
     for (int i = 0; dot && picture_ends[i]; i++)
         found = found || strcasecmp(dot + 1, picture_ends[i]) == 0;
@@ -195,7 +194,7 @@ static int add_file(const struct listing *g, const char *below, const struct sta
 {
     struct images_list *l = g->list;
     const char *slash = strrchr(below, '/');
-    if (!may_be_picture(slash ? slash + 1 : below)) {
+    if (!images_may_be_picture(below)) {
         bool hush = false;
         for (int i = 0; silent[i]; i++)
             hush = hush || strcmp(slash ? slash + 1 : below, silent[i]) == 0;
@@ -232,7 +231,10 @@ static int list_pictures(const struct listing *g, const char *below, int depth)
             continue;
         PP_TRY(pp_path_format(path, "%s/%s", below, names[i]));
         PP_TRY(pp_path_format(file, "%s/%s", g->root, path));
-        PP_TRY(pp_path_stat(file, true, &st));
+        if (pp_path_stat(file, true, &st) < 0) { /* a link without a target: opening it says so */
+            pp_error_clear();
+            st = (struct stat){.st_mode = S_IFREG};
+        }
         if (S_ISREG(st.st_mode))
             PP_TRY(add_file(g, path, &st));
         else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)

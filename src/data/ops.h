@@ -161,6 +161,10 @@ int pp_data_tokenizer(const struct pp_config *cfg, bool padded, struct pp_vocabu
 int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int parts,
                           const struct pp_shape *input, int classes, struct pp_dataset **out);
 
+/* Gives samples that were made without files the shape and the scaling of the config: data.shape,
+ * data.mean and data.std. Errors: PP_ECONFIG. */
+int pp_dataset_shape(const struct pp_config *cfg, struct pp_dataset *ds);
+
 /* Sets ds->scaling from data.mean and data.std; columns of a table are scaled here. Errors:
  * PP_ECONFIG. */
 int pp_dataset_scale(const struct pp_config *cfg, struct pp_dataset *ds);

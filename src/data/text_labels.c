@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 #include "tokenizer.h"
 #include "ops.h"
 
@@ -216,6 +217,30 @@ static int take_rows(const struct pp_config *cfg, const struct labelled *l, enum
     return 0;
 }
 
+/* Writes the names of the classes: words, or their numbers. */
+static int describe_classes(const struct labelled *l, struct pp_dataset *ds)
+{
+    char *text = NULL, number[16];
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f)
+        return pp_fail(PP_ERESOURCE, "out of memory for the names of classes");
+    struct pp_json j = pp_json_begin(f, 0);
+    pp_json_str(&j, "kind", "texts");
+    pp_json_array(&j, "classes");
+    for (int i = 0; i < ds->classes; i++) {
+        snprintf(number, sizeof(number), "%d", i);
+        pp_json_str(&j, NULL, l->numbers ? number : l->words[i]);
+    }
+    pp_json_end(&j);
+    pp_json_end(&j);
+    PP_TRY(pp_text_close(f, &text, "the names of classes"));
+    text[strcspn(text, "\n")] = '\0';
+    ds->preprocessing = pp_strdup(text);
+    free(text);
+    return ds->preprocessing ? 0 : PP_ERESOURCE;
+}
+
 static int open_labelled(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                          enum pp_split split, int parts, const struct pp_shape *model_input,
                          int model_classes, struct pp_dataset *ds)
@@ -236,6 +261,7 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
         int class = find_class(&l, l.words[i]);
         ds->classes = class >= ds->classes ? class + 1 : ds->classes;
     }
+    PP_TRY(describe_classes(&l, ds));
     PP_TRY(take_rows(cfg, &l, split, parts, ds));
     return pp_path_format(ds->origin, "%s",
                           split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file);
@@ -258,6 +284,7 @@ const struct pp_dataset_ops dataset_text_labels = {
              .help = "your own texts to classify, a label, a tab and a text in each line",
              .element = PP_U16},
     .keys = PP_KEYS_TABLES,
+    .describes = true,
     .open = open_labelled,
     .vocabulary = vocabulary_of_labelled,
 };

@@ -306,11 +306,16 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
     } else if (s->tested) {
         pp_scores_print(kind, &s->test_scores, s->test_loss, run->layout->test_n, f);
     }
-    if (s->best.metric)
+    if (s->best.metric) {
         fprintf(f, "best             %s %s after epoch %lld%s%s%s\n", s->best.metric,
                 pp_mean_text(s->best.value, loss), (long long)s->best.epoch,
                 from->dir[0] ? ": " : "", from->dir,
                 from->dir[0] ? "/" PP_CKPT_DIR "/" PP_CKPT_BEST : "");
+    }
+    if (s->ended_by_patience) {
+        fprintf(f, "ended by         train.patience = %d: no better test in %d\n",
+                run->cfg->train.patience, run->cfg->train.patience);
+    }
     fprintf(f, "train loss       %s   (%s%s, last epoch)\n", pp_mean_text(s->train_loss, loss), ppl,
             pp_scores_text(kind, &s->train_scores, scores));
     int64_t steps = s->steps - s->before.steps;

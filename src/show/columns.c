@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One printer for each form of a table. */
 #include "ppcli/show/columns.h"
+#include "ppcli/runlog/outcome.h"
 
 #include <math.h>
 #include <string.h>
@@ -117,21 +118,6 @@ void pp_document_json(const struct pp_column *columns, const void *row, FILE *f)
 
 /* ---- CSV */
 
-/* Writes a field of a CSV file, in quotes if it contains a comma, a quote or a line end. */
-static void put_field(FILE *f, const char *text)
-{
-    if (!strpbrk(text, ",\"\n\r")) {
-        fputs(text, f);
-        return;
-    }
-    fputc('"', f);
-    for (const char *p = text; *p; p++) {
-        fputs(*p == '"' ? "\"" : "", f);
-        fputc(*p, f);
-    }
-    fputc('"', f);
-}
-
 static void put_csv_cell(const struct pp_column *c, const void *row, FILE *f)
 {
     const void *at = (const char *)row + c->offset;
@@ -140,7 +126,7 @@ static void put_csv_cell(const struct pp_column *c, const void *row, FILE *f)
     if (is_number(c))
         fprintf(f, "%.17g", number_at(c, at));
     else if (is_text(c) && text_at(c, at))
-        put_field(f, text_at(c, at));
+        pp_text_csv("", text_at(c, at), f);
 }
 
 static void print_csv(const struct pp_column *columns, const struct pp_listing *rows, FILE *f)
@@ -153,7 +139,7 @@ static void print_csv(const struct pp_column *columns, const struct pp_listing *
             fputs(comma, f);
             comma = ",";
             if (r < 0)
-                put_field(f, c->key);
+                pp_text_csv("", c->key, f);
             else
                 put_csv_cell(c, row_at(rows, r), f);
         }

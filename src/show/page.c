@@ -160,6 +160,8 @@ static int print_data(const void *view, FILE *f)
     pp_json_str(&j, "written", pp_clock_utc(now, sizeof(now)));
     if (v->rows)
         pp_json_raw(&j, "machine", v->rows);
+    if (v->test)
+        pp_json_raw(&j, "test", v->test);
     if (v->n == 1 && runs[0]->bench)
         PP_TRY(put_sweep(runs[0], &j));
     pp_json_array(&j, "runs");

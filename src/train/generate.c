@@ -17,6 +17,7 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 #include "ppcli/ckpt/checkpoint.h"
+#include "train.h"
 
 struct pp_generator {
     struct pp_ckpt *ck; /* open while it is read */
@@ -45,16 +46,16 @@ static int put_weights(void *ctx, size_t first, const float *values, size_t n)
     return pp_backend_synchronize(to->be); /* the caller reuses `values` */
 }
 
-static int read_weights(struct pp_generator *g)
+int chunk_read_weights(const struct pp_ckpt *ck, struct pp_chunk *chunk, struct pp_backend *be)
 {
-    PP_TRY(pp_weights_check_extras(g->model, g->ck, false));
-    for (int i = 0; i < pp_chunk_param_count(g->chunk); i++) {
+    PP_TRY(pp_weights_check_extras(chunk->model, ck, false));
+    for (int i = 0; i < pp_chunk_param_count(chunk); i++) {
         size_t offset, n;
-        const struct pp_param *p = pp_chunk_param(g->chunk, i, &offset, &n);
-        struct target to = {g->be, g->chunk->params + offset};
-        PP_TRY(pp_weights_read(g->ck, p->name, p, put_weights, &to));
+        const struct pp_param *p = pp_chunk_param(chunk, i, &offset, &n);
+        struct target to = {be, chunk->params + offset};
+        PP_TRY(pp_weights_read(ck, p->name, p, put_weights, &to));
     }
-    return pp_chunk_weights_changed(g->chunk, g->be);
+    return pp_chunk_weights_changed(chunk, be);
 }
 
 /* Creates the model. Its tokens are defined by the checkpoint, or by a tokenizer next to weights of
@@ -187,7 +188,7 @@ static int create_generator(struct pp_generator *g, const struct pp_config *cfg,
     PP_TRY(place_generator(g, &a));
     PP_ALLOC(g->context, g->capacity);
     PP_ALLOC(g->logits, g->model->classes);
-    PP_TRY(read_weights(g));
+    PP_TRY(chunk_read_weights(g->ck, g->chunk, g->be));
     PP_TRY(pp_weights_check_model(cfg, g->model, g->ck, false));
     pp_ckpt_close(&g->ck);
     return g->whole ? check_causal(g, cfg->model.from) : 0;

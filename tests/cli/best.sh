@@ -19,7 +19,7 @@ rates() { sed -n 's/.*"type":"step".*"epoch":\([0-9]*\),.*"lr":\([^,]*\),.*/\1 \
 begin "the best checkpoint is kept beside the newest one, and the run ends by patience"
 ok run train net.ini --dir a --set run.log_every=12
 err_has 'train.patience = 4: the run ends after step ' 'because test_loss has not improved in 4 tests'
-out_has ' best' 'best             test_loss '
+out_has ' best' 'best             test_loss ' 'ended by         train.patience = 4: no better test in 4'
 best=$(best_step a/summary.json)
 end=$(number steps a/summary.json)
 same "$((best + 4 * 12))" "$end"

@@ -111,8 +111,8 @@ if command -v bash >/dev/null 2>&1; then
     same "$(cat "$folder/out")" 'laptop'
     offers ppcli download shake
     same "$(cat "$folder/out")" 'shakespeare'
-    offers ppcli download mnist cif
-    same "$(cat "$folder/out")" 'cifar10'
+    offers ppcli download mnist fas
+    same "$(cat "$folder/out")" 'fashion-mnist'
 
     begin "bash completes configs and folders, nothing else"
     : >"$folder/net.ini"
@@ -157,7 +157,7 @@ ppcli keys --format js|json
 ppcli completion z|zsh
 ppcli train mnist-s|mnist-sample.ini
 ppcli estimate a.ini --machine 8xh|8xh100-nvlink
-ppcli download mnist cif|cifar10
+ppcli download mnist fas|fashion-mnist
 ppcli train net.ini --dir ne|nets/
 ppcli train net.ini --dir=ne|--dir=nets/
 ppcli inspect oth|other.txt

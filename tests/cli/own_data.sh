@@ -104,7 +104,8 @@ for ranks in '--stages 1' '--stages 2' '--stages 2 --replicas 3'; do
     err_has 'weights from run2/checkpoints/step-'
 done
 same "$(wc -l <p.csv)" 32
-same "$(head -n 1 p.csv)" 'label,prediction,logit0,logit1,logit2'
+same "$(head -n 1 p.csv)" \
+    'label,prediction,logit0,logit1,logit2,probability,probability 0,probability 1,probability 2'
 same "$(sort -u files | wc -l)" 1
 fails 64 'must end in .csv' run eval own.ini --checkpoint run2 --predictions own.ini
 

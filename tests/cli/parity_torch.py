@@ -173,8 +173,8 @@ class Case(parity.Case):
         path = self.scratch + "/predictions.csv"
         self.ppcli(program, "eval", "--checkpoint", checkpoint, "--predictions", path)
         with open(path, encoding="ascii") as f:
-            rows = list(csv.reader(f))[1:]
-        return self.torch.tensor([[float(v) for v in r[2:]] for r in rows])
+            rows = list(csv.DictReader(f))
+        return self.torch.tensor([[float(v) for k, v in r.items() if k.startswith("logit")] for r in rows])
 
 
 def judge(torch, name, program, root, scratch):

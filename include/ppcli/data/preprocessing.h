@@ -119,4 +119,37 @@ int pp_new_table_line(const struct pp_new_table *t, int r);
 /* Returns how many cells so far held a word that the training part did not have. */
 int64_t pp_new_table_unknown(const struct pp_new_table *t);
 
+/* ---- new samples, without labels: rows of tables, pictures, lines of text */
+
+struct pp_new_samples;
+
+/*
+ * Prepares samples for a model that was trained by `cfg`, at most `rows` at a time. `p` and
+ * `vocabulary` are those of the checkpoint; vocabulary NULL: bytes. cfg and p must outlive *out.
+ * Errors: PP_ECONFIG, PP_EFORMAT (the checkpoint does not keep what is needed), PP_ERESOURCE.
+ * Local. The caller owns *out.
+ */
+int pp_new_samples_create(const struct pp_config *cfg, const struct pp_preprocessing *p,
+                          const char *vocabulary, int rows, struct pp_new_samples **out);
+void pp_new_samples_destroy(struct pp_new_samples **s); /* accepts NULL inside */
+
+/* Says what the model's input is. */
+void pp_new_samples_input(const struct pp_new_samples *s, struct pp_data_input *out);
+
+/* Begins a table, a text (one sample a line), a picture, or a folder of pictures; "-" is standard
+ * input, but for pictures. `path` must outlive its samples. Errors: those of reading. */
+int pp_new_samples_open(struct pp_new_samples *s, const char *path);
+
+/* Reads the next samples of the file: *out has n of them, 0 at the end, until the next call. Rows
+ * and pictures that cannot be read are left out with a warning. Errors: PP_ERESOURCE, PP_EIO; a
+ * table that cannot be read any further. */
+int pp_new_samples_next(struct pp_new_samples *s, const struct pp_dataset **out);
+
+/* Returns the file of sample r of the last call; *out_line is its line, or 0. */
+const char *pp_new_samples_place(const struct pp_new_samples *s, int r, int *out_line);
+
+/* Return how many samples were left out, and how many cells held a word that is not known. */
+int64_t pp_new_samples_broken(const struct pp_new_samples *s);
+int64_t pp_new_samples_unknown(const struct pp_new_samples *s);
+
 #endif

@@ -58,6 +58,7 @@ struct pp_report_view {            /* nothing is owned */
     int figure, over; /* numbers among PP_FIGURES and PP_SWEEP_KEYS; -1: the page, any */
     struct pp_look look;
     const char *rows; /* JSON of ppcli estimate to show above; NULL: none */
+    const char *test; /* JSON of what pp_outcome_json() writes, of a single run; NULL: none */
 };
 
 /* Writes the page of a struct pp_report_view: of one run, of up to PP_REPORT_RUNS_MAX runs

@@ -8,6 +8,7 @@
 
 #include "ppcli/conf/config.h"
 #include "ppcli/data/tokenizer.h"
+#include "ppcli/runlog/outcome.h"
 #include "ppcli/runlog/runlog.h"
 #include "ppcli/watch/watch.h"
 
@@ -93,6 +94,10 @@ void pp_world_close(struct pp_world *w); /* Collective; a closed world may be cl
 
 struct pp_evaluation {
     const char *predictions; /* in: CSV file for label, prediction and logits; NULL: no file */
+    double threshold;        /* in, with bce: an output is yes above this probability */
+    /* out: what was right and wrong; NULL: a text, or another rank. The caller destroys it, also
+     * after a failure. */
+    struct pp_outcome *outcome;
     double loss;
     struct pp_scores scores;
     int samples, targets; /* targets: of each sample of a text; else 0 */
@@ -175,5 +180,39 @@ const struct pp_vocabulary *pp_generator_vocabulary(const struct pp_generator *g
 #define PP_READ_AT_ONCE 64
 int pp_generator_read(struct pp_generator *g, const uint32_t *tokens, int n,
                       const float **out_logits);
+
+/* ---- predict */
+
+/*
+ * Computes the outputs of samples, a few at a time, with the weights of a checkpoint: one process
+ * has all layers. The outputs have the bits of pp_evaluate().
+ */
+
+struct pp_predictor;
+struct pp_new_samples;
+struct pp_preprocessing;
+
+/* Makes the model of cfg with the weights of a checkpoint, run folder or safetensors file, on the
+ * backend of cfg: for new samples, as the checkpoint describes them, or for those of cfg's data set.
+ * `cfg` must outlive *out. Local. Errors: those of pp_new_samples_create(), PP_ENOINPUT, PP_ERESOURCE.
+ * The caller owns *out. */
+int pp_predictor_create(const struct pp_config *cfg, const char *weights, bool for_new,
+                        struct pp_predictor **out);
+void pp_predictor_destroy(struct pp_predictor **p); /* accepts NULL inside */
+
+/* Returns the reader of new samples, and the names that the checkpoint keeps. */
+struct pp_new_samples *pp_predictor_samples(const struct pp_predictor *p);
+const struct pp_preprocessing *pp_predictor_names(const struct pp_predictor *p);
+int pp_predictor_outputs(const struct pp_predictor *p); /* of a sample */
+
+/* Computes outputs of the samples from `first` on, of which *out_rows are computed at once:
+ * *out_outputs[rows][outputs] is valid until the next call. Errors: PP_EDIVERGED (not finite), those
+ * of the backend. */
+int pp_predictor_run(struct pp_predictor *p, const struct pp_dataset *ds, int first, int *out_rows,
+                     const float **out_outputs);
+
+/* Judges the test set of cfg, with the worst mistakes as JSON. *out is NULL if samples have no single
+ * label, such as texts, or if it takes more than `flops`. The caller owns it. Errors: those of pp_dataset_open() and pp_predictor_run(). */
+int pp_predictor_test(struct pp_predictor *p, double flops, struct pp_outcome **out);
 
 #endif
