@@ -159,7 +159,7 @@ int cmd_init(int argc, char **argv)
     const char *out = NULL, *label = NULL, *words[FILES_MAX + 2] = {NULL};
     const struct pp_cli_option options[] = {
         {"label", 0, PP_CLI_STRING, &label, "COLUMN",
-         "tables: column to predict: first, last or a name; chosen by its name"},
+         "tables: column to predict: first, last or a name"},
         {"output", 'o', PP_CLI_STRING, &out, "FILE", "write there; refused if it exists"},
         {0},
     };

@@ -18,9 +18,7 @@ struct kind {
     "load it in Python, save samples and labels with numpy.save(), and use data.dataset = npy"
 #define SAVE_CSV "save the table as CSV"
 #define PICTURES                                                                                   \
-    "make one array [n][h][w][c] of all pictures, save it with numpy.save(), and use "             \
-    "data.dataset "                                                                                \
-    "= npy"
+    "put the pictures of each class into a folder of its own and use data.dataset = images"
 #define UNPACK "unpack it first"
 
 static const struct kind kinds[] = {

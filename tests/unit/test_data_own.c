@@ -346,10 +346,12 @@ TEST_IN_FOLDER(idx_files_of_any_shape_are_read)
             CHECK_INT_EQ(ds->element, PP_U8);
         }
     }
-    file_write(cfg.data.train_images, "\0\0\x0d\3 floats", 11);
-    check_odd(state, &cfg, &(struct odd)REFUSED("floats", "magic 0x00000d03"));
+    file_write(cfg.data.train_images, "\0\0\x0a\3 things", 11);
+    check_odd(state, &cfg, &(struct odd)REFUSED("unknown type", "magic 0x00000a03"));
     file_write(cfg.data.train_images, "\x89PNG\r\n", 6);
-    check_odd(state, &cfg, &(struct odd)REFUSED("a picture", "is a PNG picture; make one array"));
+    check_odd(
+        state, &cfg,
+        &(struct odd)REFUSED("a picture", "is a PNG picture; put the pictures of each class"));
 }
 
 TEST_IN_FOLDER(a_test_set_may_have_one_class)
