@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "export.h"
+#include "ppcli/data/preprocessing.h"
 #include "safetensors.h"
 #include "checkpoint.h"
 #include "ppcli/base/files.h"
@@ -248,6 +249,58 @@ static int write_tensors(struct exporter *e, const char *dir)
     return pp_st_write(&pp_io_system, path, e->items, e->n, &meta, 1, &bytes, digest);
 }
 
+/* ---- names and scaling, beside a model that has no other config.json */
+
+/* Writes the classes as Hugging Face's configs do. */
+static void put_labels_of_classes(const struct pp_preprocessing *p, struct pp_json *j)
+{
+    char number[16];
+    if (p->n_classes == 0)
+        return;
+    pp_json_object(j, "id2label");
+    for (int i = 0; i < p->n_classes; i++) {
+        snprintf(number, sizeof(number), "%d", i);
+        pp_json_str(j, number, p->classes[i]);
+    }
+    pp_json_end(j);
+    pp_json_object(j, "label2id");
+    for (int i = 0; i < p->n_classes; i++)
+        pp_json_int(j, p->classes[i], i);
+    pp_json_end(j);
+}
+
+static void put_data_scaling(const char *key, const struct pp_floats *list, struct pp_json *j)
+{
+    if (list->n == 0)
+        return;
+    pp_json_array(j, key);
+    for (int i = 0; i < list->n; i++)
+        pp_json_dbl(j, NULL, list->at[i]);
+    pp_json_end(j);
+}
+
+static int write_names_beside(const struct exporter *e, const struct pp_export *x, const char *dir)
+{
+    PP_OWN(pp_preprocessing_fini) struct pp_preprocessing p = {0};
+    const char *text = pp_ckpt_state(e->ck)->preprocessing;
+    char path[PP_PATH_MAX];
+    struct pp_file_write file;
+    PP_TRY(text ? pp_preprocessing_parse(e->ck->path, text, &p) : 0);
+    PP_TRY(pp_path_format(path, "%s/config.json", dir));
+    PP_TRY(pp_file_create(path, &file));
+    struct pp_json j = pp_json_begin(file.f, 2);
+    pp_json_str(&j, "model_type", e->cfg->model.type);
+    pp_json_int(&j, "num_labels", x->model->classes);
+    put_labels_of_classes(&p, &j);
+    put_data_scaling("mean", &e->cfg->data.mean, &j);
+    put_data_scaling("std", &e->cfg->data.std, &j);
+    pp_json_bool(&j, "scaling_in_graph", x->format == PP_EXPORT_ONNX);
+    if (text)
+        pp_json_raw(&j, "preprocessing", text);
+    pp_json_end(&j);
+    return pp_file_commit(&file);
+}
+
 static int write_form(struct exporter *e, const struct pp_export *x, const char *dir)
 {
     static const char *const names[] = {"config.json", "model.gguf", "model.onnx", "model.py"};
@@ -257,8 +310,10 @@ static int write_form(struct exporter *e, const struct pp_export *x, const char 
     case PP_EXPORT_GGUF:
         return export_gguf(e, x, path);
     case PP_EXPORT_ONNX:
+        PP_TRY(write_names_beside(e, x, dir));
         return export_onnx(e, x, path);
     case PP_EXPORT_TORCH:
+        PP_TRY(write_names_beside(e, x, dir));
         PP_TRY(write_tensors(e, dir));
         return export_torch(e, x, path);
     default:

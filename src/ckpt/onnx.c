@@ -11,6 +11,7 @@
 
 #include "export.h"
 #include "ppcli/conf/config.h"
+#include "ppcli/data/preprocessing.h"
 #include "ppcli/nn/model.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
@@ -22,10 +23,11 @@ typedef char value_name[NAME];
 struct onnx {
     const struct pp_export *x;
     const struct pp_model *m;
-    struct pp_bytes nodes, small; /* fields of the graph: node, initializer */
-    int n;                        /* number of generated names */
-    const char *name;             /* name of the next value; NULL: generate one */
-    char y[NAME];                 /* name of the last value */
+    struct pp_bytes nodes, small;  /* fields of the graph: node, initializer */
+    int n;                         /* number of generated names */
+    const char *name;              /* name of the next value; NULL: generate one */
+    char y[NAME];                  /* name of the last value */
+    struct pp_preprocessing names; /* what the checkpoint keeps of its data; or zeroed */
 };
 
 /* ---- nodes */
@@ -372,6 +374,56 @@ static void put_value(struct pp_bytes *graph, int field, const char *name, bool 
     pp_bytes_part(graph, field, value.at, value.n);
 }
 
+/* Adds the nodes that scale the columns of a table as in training. Inputs that stand for words stay
+ * as they are. */
+static int put_column_scaling(struct onnx *o)
+{
+    const struct pp_preprocessing *p = &o->names;
+    bool any = false;
+    char c[NAME];
+    if (p->n_inputs == 0 || p->n_inputs != o->m->inputs)
+        return 0;
+    PP_TAKE(double, mean, p->n_inputs);
+    PP_TAKE(double, std, p->n_inputs);
+    for (int i = 0; i < p->n_inputs; i++)
+        std[i] = 1;
+    for (int i = 0; i < p->n_columns; i++) {
+        const struct pp_table_column *k = &p->columns[i];
+        if (!k->is_scaled || k->is_category)
+            continue;
+        mean[k->first] = k->mean;
+        std[k->first] = k->std;
+        any = true;
+    }
+    if (!any)
+        return 0;
+    add_constant(o, false, p->n_inputs, mean, 1, c);
+    apply(o, "Sub", "", "%s %s", o->y, c);
+    add_constant(o, false, p->n_inputs, std, 1, c);
+    apply(o, "Div", "", "%s %s", o->y, c);
+    return 0;
+}
+
+/* Adds the nodes that give predicted numbers their units. */
+static int put_target_units(struct onnx *o)
+{
+    const struct pp_preprocessing *p = &o->names;
+    char c[NAME];
+    if (p->n_targets == 0 || p->yes_no || p->n_targets != o->m->outputs)
+        return 0;
+    PP_TAKE(double, mean, p->n_targets);
+    PP_TAKE(double, std, p->n_targets);
+    for (int i = 0; i < p->n_targets; i++) {
+        mean[i] = p->targets[i].mean;
+        std[i] = p->targets[i].std;
+    }
+    add_constant(o, false, p->n_targets, std, 1, c);
+    apply(o, "Mul", "", "%s %s", o->y, c);
+    add_constant(o, false, p->n_targets, mean, 1, c);
+    apply(o, "Add", "", "%s %s", o->y, c);
+    return 0;
+}
+
 /* Adds the nodes that apply data.mean and data.std to the input. In a picture without its shape, as
  * an mlp takes it, the values of a pixel's channels are adjacent. */
 static int put_scaling(struct onnx *o)
@@ -398,6 +450,7 @@ static int put_graph(struct onnx *o)
     const struct pp_model *m = o->m;
     PP_TAKE(value_name, names, m->n_values);
     snprintf(o->y, sizeof(o->y), "input");
+    PP_TRY(put_column_scaling(o));
     PP_TRY(put_scaling(o));
     snprintf(names[0], NAME, "%s", o->y);
     for (int i = 0; i < m->n_nodes; i++) {
@@ -405,7 +458,8 @@ static int put_graph(struct onnx *o)
         PP_TRY(put_node(o, n, names[n->x[0]], names[n->n_x > 1 ? n->x[1] : 0]));
         snprintf(names[n->y], NAME, "%s", o->y);
     }
-    o->name = "logits";
+    PP_TRY(put_target_units(o));
+    o->name = o->names.n_targets > 0 && !o->names.yes_no ? "prediction" : "logits";
     apply(o, "Identity", "", "%s", o->y);
     struct pp_bytes *b = &o->nodes;
     put_value(b, 11, "input", m->tokens, &m->values[0]);
@@ -463,19 +517,53 @@ static int write_tensors(const struct exporter *e, const struct pp_bytes *heads,
     return 0;
 }
 
+/* Writes an entry of metadata_props. */
+static void put_property(struct pp_bytes *model, const char *key, const char *value)
+{
+    PP_OWN(pp_bytes_fini) struct pp_bytes entry = {0};
+    pp_bytes_text(&entry, 1, key);
+    pp_bytes_text(&entry, 2, value);
+    pp_bytes_part(model, 14, entry.at, entry.n);
+    model->lost |= entry.lost;
+}
+
+/* Adds the names of the classes, or of the numbers that are predicted, as a JSON array. */
+static int put_output_names(const struct onnx *o, struct pp_bytes *model)
+{
+    const struct pp_preprocessing *p = &o->names;
+    char *text = NULL;
+    size_t bytes = 0;
+    int n = p->n_classes > 0 ? p->n_classes : p->n_targets;
+    FILE *f = n > 0 ? open_memstream(&text, &bytes) : NULL;
+    if (n == 0 || !f)
+        return n == 0 ? 0 : pp_fail(PP_ERESOURCE, "ONNX: out of memory for names");
+    struct pp_json j = pp_json_begin(f, 0);
+    pp_json_array(&j, "names");
+    for (int i = 0; i < n; i++)
+        pp_json_str(&j, NULL, p->n_classes > 0 ? p->classes[i] : p->targets[i].name);
+    pp_json_end(&j);
+    pp_json_end(&j);
+    PP_TRY(pp_text_close(f, &text, "ONNX"));
+    strrchr(text, ']')[1] = '\0'; /* the array alone */
+    put_property(model, p->n_classes > 0 ? "classes" : "targets", strchr(text, '['));
+    free(text);
+    return 0;
+}
+
 static void put_model(struct onnx *o, uint64_t graph, struct pp_bytes *model)
 {
-    PP_OWN(pp_bytes_fini) struct pp_bytes opset = {0}, meta = {0};
+    PP_OWN(pp_bytes_fini) struct pp_bytes opset = {0};
+    const struct pp_ckpt_state *state = pp_ckpt_state(o->x->ck);
     char step[32];
-    snprintf(step, sizeof(step), "%" PRId64, pp_ckpt_state(o->x->ck)->step);
+    snprintf(step, sizeof(step), "%" PRId64, state->step);
     pp_bytes_int(model, 1, 8); /* the version of onnx.proto with opset 17 */
     pp_bytes_text(model, 2, "ppcli");
     pp_bytes_text(&opset, 1, "");
     pp_bytes_int(&opset, 2, 17);
     pp_bytes_part(model, 8, opset.at, opset.n);
-    pp_bytes_text(&meta, 1, "step");
-    pp_bytes_text(&meta, 2, step);
-    pp_bytes_part(model, 14, meta.at, meta.n);
+    put_property(model, "step", step);
+    if (state->preprocessing)
+        put_property(model, "preprocessing", state->preprocessing);
     pp_bytes_key(model, 7, PP_WIRE_LENGTH);
     pp_bytes_varint(model, graph);
 }
@@ -487,6 +575,7 @@ static int write_file(struct onnx *o, const struct exporter *e, const char *path
     PP_TAKE(struct tensor_bytes, sizes, e->n);
     PP_TRY(put_graph(o));
     uint64_t graph = o->nodes.n + o->small.n + list_heads(e, &heads, sizes);
+    PP_TRY(put_output_names(o, &model));
     put_model(o, graph, &model);
     if (o->nodes.lost || o->small.lost || heads.lost || model.lost)
         return pp_fail(PP_ERESOURCE, "%s: out of memory", path);
@@ -504,7 +593,10 @@ static int write_file(struct onnx *o, const struct exporter *e, const char *path
 int export_onnx(struct exporter *e, const struct pp_export *x, const char *path)
 {
     struct onnx o = {.x = x, .m = x->model};
-    int rc = write_file(&o, e, path);
+    const char *text = pp_ckpt_state(x->ck)->preprocessing;
+    int rc = text ? pp_preprocessing_parse(x->ck->path, text, &o.names) : 0;
+    rc = rc == 0 ? write_file(&o, e, path) : rc;
+    pp_preprocessing_fini(&o.names);
     pp_bytes_fini(&o.nodes);
     pp_bytes_fini(&o.small);
     return rc;

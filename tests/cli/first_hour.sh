@@ -22,6 +22,8 @@ for file in runs/digits/report.html compare.html my.ini runs/resumed/checkpoints
 done
 same "$(head -n 1 predictions.csv | cut -d, -f1-3)" 'label,prediction,logit0'
 same "$(wc -l <predictions.csv)" 1001
+same "$(head -n 1 predicted.csv)" 'file,line,prediction,probability,prediction2,probability2'
+same "$(awk -F , 'NR > 1 { print $3 }' predicted.csv | paste -sd ' ')" 'setosa versicolor virginica setosa versicolor'
 same "$(grep -h weights_sha256 runs/good/summary.json runs/bad/summary.json runs/zb-h1/summary.json \
     runs/resumed/summary.json | sort -u | wc -l)" 1
 for text in 'balance 79.6 %' 'stage 1 has 63 % of the work' 'balance 96.9 %' '[pipeline]'; do

@@ -106,8 +106,25 @@ def of_a_table():
     assert [m['probability'] for m in found['mistakes']] == sorted((float(r['probability']) for r in wrong),
                                                                    reverse=True)[:12] or not wrong \
         or abs(found['mistakes'][0]['probability'] - max(float(r['probability']) for r in wrong)) < 1e-8
+    exported()
     for words in (['predict', 'run'], ['predict', 'new.csv'], ['predict', 'run', 'new.csv', '--top', '0']):
         run(*words, code=64 if words[-1] != 'new.csv' else 66 if not os.path.exists('new.csv') else 64)
+
+
+def exported():
+    """Names and preprocessing go with the model."""
+    for form in ('onnx', 'torch'):
+        run('export', 'run', form, '--format', form)
+        with open(f'{form}/config.json', encoding='utf-8') as f:
+            found = json.load(f)
+        names = sorted(NAMES)
+        assert found['id2label'] == {str(i): name for i, name in enumerate(names)}, found
+        assert found['label2id'] == {name: i for i, name in enumerate(names)}
+        assert [c['name'] for c in found['preprocessing']['columns']] == ['length', 'colour', 'width']
+        assert found['scaling_in_graph'] == (form == 'onnx')
+    with open('onnx/model.onnx', 'rb') as f:
+        content = f.read()
+    assert b'virginica' in content and b'preprocessing' in content
 
 
 def of_numbers():
