@@ -16,8 +16,6 @@
 #include "ppcli/base/files.h"
 #include "ops.h"
 
-#define DEPTH_MAX 16 /* of folders in a class folder */
-
 static const char *const test_names[] = {"test", "val", "valid", "validation", "testing"};
 
 /* ---- folders */
@@ -213,12 +211,32 @@ static int add_file(const struct listing *g, const char *below, const struct sta
     return 0;
 }
 
+/* The folder that is being listed, and those that it is in. */
+struct place {
+    dev_t device;
+    ino_t file;
+    const struct place *up;
+};
+
+/* Returns whether a folder is one of those that lead to it, by a link. */
+static bool is_loop(const struct place *p, const struct stat *st)
+{
+    while (p && (p->device != st->st_dev || p->file != st->st_ino))
+        p = p->up;
+    return p != NULL;
+}
+
 /* Lists a folder: `below` is its path below the root. */
-static int list_pictures(const struct listing *g, const char *below, int depth)
+static int list_pictures(const struct listing *g, const char *below, const struct place *up)
 {
     char path[PP_PATH_MAX], file[PP_PATH_MAX];
+    struct stat st;
     PP_OWN_MEMORY char **names = NULL;
     PP_TRY(pp_path_format(path, "%s/%s", g->root, below));
+    PP_TRY(pp_path_stat(path, true, &st));
+    const struct place here = {st.st_dev, st.st_ino, up};
+    if (is_loop(up, &st))
+        return 0;
     PP_TRY(pp_dir_names(path, &names));
     int n = 0;
     while (names[n])
@@ -226,7 +244,6 @@ static int list_pictures(const struct listing *g, const char *below, int depth)
     qsort(names, (size_t)n, sizeof(*names), compare_entries);
     int folders = 0;
     for (int i = 0; i < n; i++) {
-        struct stat st;
         if (names[i][0] == '.')
             continue;
         PP_TRY(pp_path_format(path, "%s/%s", below, names[i]));
@@ -237,12 +254,12 @@ static int list_pictures(const struct listing *g, const char *below, int depth)
         }
         if (S_ISREG(st.st_mode))
             PP_TRY(add_file(g, path, &st));
-        else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
+        else if (S_ISDIR(st.st_mode))
             names[folders++] = names[i]; /* listed after the files */
     }
     for (int i = 0; i < folders; i++) {
         PP_TRY(pp_path_format(path, "%s/%s", below, names[i]));
-        PP_TRY(list_pictures(g, path, depth + 1));
+        PP_TRY(list_pictures(g, path, &here));
     }
     return 0;
 }
@@ -284,7 +301,10 @@ static int list_root(const struct pp_config *cfg, bool test, struct images_list 
 {
     const char *root = test ? l->roots.test : l->roots.train;
     PP_OWN_MEMORY char **names = NULL;
+    struct stat st;
     int n = 0;
+    PP_TRY(pp_path_stat(root, true, &st));
+    const struct place here = {st.st_dev, st.st_ino, NULL};
     PP_TRY(list_folders(root, &names, &n));
     if (n < (test ? 1 : 2))
         return refuse_root(root, names, n);
@@ -299,7 +319,7 @@ static int list_root(const struct pp_config *cfg, bool test, struct images_list 
             l->n_classes++;
         }
         const struct listing g = {l, cfg, root, (uint32_t)label, test};
-        PP_TRY(list_pictures(&g, names[i], 0));
+        PP_TRY(list_pictures(&g, names[i], &here));
         if (l->n == before && !test)
             return pp_fail(PP_EFORMAT,
                            "%s/%s: no picture in this class folder; add some, or remove the folder",
