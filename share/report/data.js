@@ -245,7 +245,7 @@ function resultOf(run) {
   return {
     test_accuracy: newest(epochs.test_accuracy), test_loss: newest(epochs.test_loss),
     test_perplexity: newest(epochs.test_perplexity), train_accuracy: recent("accuracy"),
-    test_r2: newest(epochs.test_r2), train_r2: recent("r2"),
+    test_mae: newest(epochs.test_mae), test_rmse: newest(epochs.test_rmse), test_r2: newest(epochs.test_r2), train_r2: recent("r2"),
     train_loss: recent("loss"), train_perplexity: recent("perplexity"), samples_per_second: recent("speed"),
     tokens_per_second: recent("tokens"), bubble_measured: recent("bubble"),
     wall_seconds: run.points.length ? last(run.points).time : NaN, epochs: newest(epochs.epoch),

@@ -104,6 +104,9 @@ def main():
         check(f'{loss}: it learns', summary('r')['test_r2'] > 0.9, summary('r')['test_r2'])
 
     train('r', 'two.npy', f'model.sizes={F} 16 2', 'checkpoint.best=rmse')
+    ran = run('eval', 'r', '--format', 'json')
+    each = json.loads(ran.stdout)['outputs']
+    check('eval has the scores of each target', len(each) == 2 and all(t['r2'] > 0.5 for t in each), ran.stdout)
     check('two targets', *(lambda why: (not why, why))(check_scores('r', 2)))
     first = summary('r')
     train('s', 'two.npy', f'model.sizes={F} 16 2', 'checkpoint.best=rmse', 'pipeline.stages=2', 'pipeline.microbatches=5')
@@ -122,6 +125,14 @@ def main():
 
     ran = train('r', 'yes.npy', f'model.sizes={F} 16 2', 'train.loss=bce')
     check('yes and no have an accuracy', ran.returncode == 0 and summary('r')['test_accuracy'] > 0.9, ran.stderr)
+    ran = run('eval', 'r', '--predictions', 'p.csv', '--format', 'json')
+    with open('p.csv', encoding='utf-8') as f:
+        rows = [[float(v) for v in row] for row in list(csv.reader(f))[1:]]
+    for k, t in enumerate(json.loads(ran.stdout)['outputs']):
+        both = sum(r[2 * k] > 0.5 and r[2 * k + 1] > 0 for r in rows)
+        said, are = sum(r[2 * k + 1] > 0 for r in rows), sum(r[2 * k] > 0.5 for r in rows)
+        check(f'label {k} has its precision, recall and F1', near(t['precision'], both / said)
+              and near(t['recall'], both / are) and near(t['f1'], 2 * both / (said + are)), t)
 
     ran = train('r', 'wide.npy', f'model.sizes={F} 8 310', 'train.loss=cross_entropy', 'train.epochs=1')
     check('labels of 8 bytes above 255 are classes', ran.returncode == 0, ran.stderr)
