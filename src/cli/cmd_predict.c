@@ -42,7 +42,8 @@ static const char *output_name(const struct predicting *w, int i, char number[16
 static void write_titles(const struct predicting *w, FILE *f)
 {
     char number[16];
-    fputs(strcmp(w->cfg->data.dataset, "images") == 0 ? "file" : "file,line", f);
+    bool lines = pp_has_word("csv text-labels", w->cfg->data.dataset);
+    fputs(lines ? "file,line" : "file", f);
     if (!predicts_numbers(w)) {
         fputs(",prediction,probability", f);
         for (int k = 2; k <= w->top; k++)

@@ -88,9 +88,21 @@ void pp_new_samples_destroy(struct pp_new_samples **samples)
 
 /* ---- what a sample is */
 
+/* Returns whether the samples of the data set are pictures of one size, as of mnist. */
+static bool has_known_pictures(const struct pp_config *cfg)
+{
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    return info && info->shape.n == 3 && info->element == PP_U8 && !info->windows &&
+           pp_resize_later(cfg) == 0;
+}
+
 static int find_new_kind(struct pp_new_samples *s)
 {
     const char *name = s->cfg->data.dataset;
+    if (has_known_pictures(s->cfg)) {
+        s->kind = NEW_PICTURES;
+        return 0;
+    }
     s->kind = strcmp(name, "text-labels") == 0 ? NEW_TEXTS
               : strcmp(name, "images") == 0    ? NEW_PICTURES
                                                : NEW_TABLE;
@@ -114,14 +126,20 @@ static int take_size(struct pp_new_samples *s, struct pp_dataset *ds)
 {
     const json_t *size = json_object_get(s->p->root, "size");
     int of[3];
+    ds->element = PP_U8;
+    ds->scale = 1.0F / 255.0F;
+    if (has_known_pictures(s->cfg)) {
+        const struct pp_dataset_info *info = pp_dataset_info(s->cfg->data.dataset);
+        ds->shape = info->shape;
+        ds->classes = info->classes;
+        return 0;
+    }
     for (size_t i = 0; i < 3; i++) {
         of[i] = (int)json_integer_value(json_array_get(size, i));
         if (of[i] < 1 || of[i] > 1 << 16)
             return pp_fail(PP_EFORMAT, "the checkpoint does not keep the size of its pictures");
     }
     ds->shape = pp_shape_image(of[0], of[1], of[2]);
-    ds->element = PP_U8;
-    ds->scale = 1.0F / 255.0F;
     return 0;
 }
 

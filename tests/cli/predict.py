@@ -8,6 +8,7 @@ What `ppcli predict` says of samples without labels is what `ppcli eval` says of
 Prints TAP."""
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -165,11 +166,15 @@ def of_texts():
 
 
 def png(path, size, colour):
-    rows = b''.join(b'\0' + bytes(min(255, max(0, c + RNG.randint(-60, 60))) for _ in range(size) for c in colour)
-                    for _ in range(size))
+    write_png(path, size, 2, b''.join(
+        b'\0' + bytes(min(255, max(0, c + RNG.randint(-60, 60))) for _ in range(size) for c in colour)
+        for _ in range(size)))
+
+
+def write_png(path, size, kind_of_colour, rows):
     part = lambda kind, data: struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
     with open(path, 'wb') as f:
-        f.write(b'\x89PNG\r\n\x1a\n' + part(b'IHDR', struct.pack('>IIBBBBB', size, size, 8, 2, 0, 0, 0)) +
+        f.write(b'\x89PNG\r\n\x1a\n' + part(b'IHDR', struct.pack('>IIBBBBB', size, size, 8, kind_of_colour, 0, 0, 0)) +
                 part(b'IDAT', zlib.compress(rows)) + part(b'IEND', b''))
 
 
@@ -196,8 +201,24 @@ def of_pictures():
     assert one[0] == 'file,prediction,probability' and len(one) == 2, one
 
 
+def of_digits():
+    samples = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../data/mnist-sample/')
+    with gzip.open(samples + 't10k-images-idx3-ubyte.gz') as f:
+        images = f.read()[16:]
+    run('train', 'mnist-sample.ini', '--dir', 'digits', '-q', '--max-steps', '20')
+    run('eval', 'digits', '--predictions', 'p.csv')
+    os.mkdir('d')
+    for i in range(8):
+        digit = images[784 * i:784 * (i + 1)]
+        write_png(f'd/{i}.png', 28, 0, b''.join(b'\0' + digit[28 * y:28 * (y + 1)] for y in range(28)))
+    rows = list(csv.DictReader(io.StringIO(run('predict', 'digits', 'd').stdout)))
+    same([(r['prediction'], r['probability']) for r in rows],
+         [(r['prediction'], r['probability']) for r in read('p.csv')[:8]], 'digits')
+
+
 cases = [(of_a_table, None), (of_numbers, None), (of_texts, None),
-         (of_pictures, None if HAVE_PNG else 'built without libpng')]
+         (of_pictures, None if HAVE_PNG else 'built without libpng'),
+         (of_digits, None if HAVE_PNG else 'built without libpng')]
 print(f'1..{len(cases)}')
 failed = False
 with tempfile.TemporaryDirectory() as folder:
