@@ -568,8 +568,9 @@ static int lower_output(struct lower *l)
     if (view_batch_axis(&v) < 0 || last < 1 || view_has_batch(&v, last))
         return pp_fail(PP_ECONFIG,
                        "%s: forward() returns %s first; logits are [samples][classes] or "
-                       "[samples][positions][classes]",
-                       p->file, view_text(&v, text, sizeof(text)));
+                       "[samples][positions][classes]%s",
+                       p->file, view_text(&v, text, sizeof(text)),
+                       v.n_dims == 1 ? ", one number is [samples][1], without squeeze()" : "");
     v = lower_rows(l, &v);
     if (l->rc < 0)
         return l->rc;
