@@ -103,6 +103,9 @@ static int find_new_kind(struct pp_new_samples *s)
         s->kind = NEW_PICTURES;
         return 0;
     }
+    if (strcmp(name, "text-labels") == 0 && !s->p->kind && s->cfg->model.classes == 0)
+        return pp_fail(PP_EFORMAT, "the checkpoint does not keep how many classes there are; add "
+                                   "--set model.classes=N");
     s->kind = strcmp(name, "text-labels") == 0 ? NEW_TEXTS
               : strcmp(name, "images") == 0    ? NEW_PICTURES
                                                : NEW_TABLE;
