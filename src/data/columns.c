@@ -279,8 +279,8 @@ int table_next(struct table *t)
         c->n_cells--;
     return c->n_cells == 0 || c->n_cells == t->n
                ? 0
-               : pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", c->path, c->line, c->n_cells,
-                         t->n);
+               : pp_fail(PP_EFORMAT, "%s:%d: %d cell%s, expected %d", c->path, c->line, c->n_cells,
+                         pp_plural(c->n_cells), t->n);
 }
 
 /* ---- the label and the inputs */

@@ -186,15 +186,28 @@ int csv_next(struct csv *c)
 
 /* ---- numbers */
 
-/* Reads a whole number of few digits, which most cells are, exactly. */
-static bool read_short(const char *cell, double *out)
+/* Reads a number of at most 15 digits, which most cells are, as exactly as strtod(): the digits and the
+ * power of ten that divides them are exact. `point`: it may have a decimal point. */
+static bool read_short(const char *cell, bool point, double *out)
 {
+    static const double tens[16] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
     const char *p = cell + (*cell == '-' || *cell == '+');
     int64_t v = 0;
-    int n = 0;
-    for (; *p >= '0' && *p <= '9' && n < 15; p++, n++)
+    int n = 0, after = -1; /* digits; of them after the point */
+    for (; n < 15; p++) {
+        if (*p == '.' && point && after < 0) {
+            after = 0;
+            continue;
+        }
+        if (*p < '0' || *p > '9')
+            break;
         v = 10 * v + (*p - '0');
-    *out = *cell == '-' ? -(double)v : (double)v;
+        n++;
+        after += after >= 0;
+    }
+    double x = after > 0 ? (double)v / tens[after] : (double)v;
+    *out = *cell == '-' ? -x : x;
     return n > 0 && *p == '\0';
 }
 
@@ -283,7 +296,7 @@ bool csv_number(struct csv *c, const char *cell, double *out)
 {
     char text[NUMBER_BYTES], *end;
     bool odd;
-    if (read_short(cell, out))
+    if (read_short(cell, !c->decimal_comma, out))
         return true;
     if (!clean_number(c, cell, text, &odd))
         return false;
@@ -302,7 +315,7 @@ float csv_float(struct csv *c, const char *cell)
     char text[NUMBER_BYTES];
     bool odd;
     double v;
-    if (read_short(cell, &v))
+    if (read_short(cell, false, &v))
         return (float)v;
     return clean_number(c, cell, text, &odd) ? strtof(text, NULL) : NAN;
 }

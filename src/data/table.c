@@ -215,8 +215,8 @@ static int next_row(struct pp_new_table *t)
         c->n_cells--;
     return c->n_cells == 0 || c->n_cells == t->width
                ? 0
-               : pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", c->path, c->line, c->n_cells,
-                         t->width);
+               : pp_fail(PP_EFORMAT, "%s:%d: %d cell%s, expected %d", c->path, c->line, c->n_cells,
+                         pp_plural(c->n_cells), t->width);
 }
 
 /* Sets the inputs of a word: 1 at its kind. */
