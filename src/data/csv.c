@@ -339,8 +339,14 @@ struct marks {
 static void count_marks(const char *cell, struct marks *m)
 {
     const char *p = cell + strspn(cell, "+-");
-    size_t whole = strspn(p, "0123456789"), part;
-    const char *mark = p + whole;
+    /* 1 234,5: with spaces, also such that do not break a line, between groups */
+    const char *mark = p + strspn(p, "0123456789 '\xc2\xa0\xe2\x80\xaf");
+    size_t whole = 0, part;
+    while (mark - whole > p && mark[-1 - (ptrdiff_t)whole] >= '0' &&
+           mark[-1 - (ptrdiff_t)whole] <= '9')
+        whole++;
+    if (whole == 0)
+        return;
     if ((*mark != ',' && *mark != '.') || (part = strspn(mark + 1, "0123456789")) == 0)
         return;
     bool group = whole >= 1 && whole <= 3 && part == 3;
@@ -385,9 +391,11 @@ int csv_open(const char *path, struct csv *c)
     PP_TRY(is_utf8(c->text) ? 0 : convert_latin(c));
     c->at = c->text + pp_text_bom(c->text);
     PP_TRY(take_separator(c));
-    for (size_t k; c->at[k = strcspn(c->at, "\n")] && strspn(c->at, " ,;\t\r\"") >= k;
+    for (size_t k;
+         c->at[k = strcspn(c->at, "\n")] &&
+         (strspn(c->at, " ,;\t\r\"") >= k || (*c->at == '#' && strcspn(c->at, ",;\t") >= k));
          c->at += k + 1)
-        c->next_line++; /* an empty line */
+        c->next_line++; /* an empty line, or a remark above the table */
     c->sep = c->sep ? c->sep : find_separator(c->at, strcspn(c->at, "\n"));
     return find_decimal_mark(c);
 }

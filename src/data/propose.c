@@ -67,7 +67,7 @@ static int find_output(const struct table *t, const char *named)
             return i;
     for (size_t k = 0; !named && t->has_header && k < sizeof(outputs) / sizeof(outputs[0]); k++)
         for (int i = t->n - 1; i >= 0; i--)
-            if (strcasecmp(t->of[i].name, outputs[k]) == 0)
+            if (strcasecmp(t->of[i].name, outputs[k]) == 0 && t->of[i].kind != COLUMN_EMPTY)
                 return i;
     int last = t->n - 1;
     while (!named && last > 0 &&

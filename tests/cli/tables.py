@@ -159,6 +159,8 @@ def tables():
     yield 'Excel, German, Latin-1', excel(g, head).encode('cp1252'), None, 'Windows-1252'
     yield 'Excel, a byte order mark', '\ufeff' + excel(g, head), None, 'target = Preis'
     yield 'Excel, sep=;', 'sep=;\r\n' + excel(g, head), None, 'target = Preis'
+    yield 'Excel, French', excel([['Paris', '1 %03d,5' % RNG.randint(0, 999)] for _ in range(60)] +
+                                 [['Lyon', '7 300,25 €']] * 3, ['ville', 'prix']), None, 'target = prix'
     yield 'Excel, American', excel(f, FLOWERS, ','), None, 'species'
     tail = [row + ['', ''] for row in f]
     yield 'Excel, empty columns at the end', excel(tail, FLOWERS + ['', '']), None, 'label = species'
@@ -175,6 +177,7 @@ def tables():
     yield 'labels 1 to 3', join(['x', 'kind'], [[RNG.random(), i % 3 + 1] for i in range(60)]), None, '3 classes'
     yield 'true and false', join(['x', 'ok'], [[RNG.random() + i % 2, 'TF'[i % 2]] for i in range(60)]), None, '2 classes'
     twice = [[RNG.random(), RNG.random(), i % 2] for i in range(60)]
+    yield 'a remark above', '# made by a tool\n' + join(FLOWERS, f), None, 'label = species'
     yield 'the same name twice', join(['x', 'x', 'kind'], twice), None, 'label = kind'
     yield 'returns alone', join(FLOWERS, f, end='\r'), None, 'label = species'
     yield 'tabs', join(FLOWERS, f, '\t'), None, 'label = species'
