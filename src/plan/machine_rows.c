@@ -49,12 +49,26 @@ static struct pp_row make_row(const struct pp_machine_plan *p, const struct pp_d
                            .over = e->bytes > (double)p->space.memory};
 }
 
+/* Returns whether a system is to be asked for this division: the one that --only names, or any other
+ * than ppcli, whose own rows machine_own.c makes. What no system runs is priced where ppcli does
+ * not train it either. */
+static bool is_for_others(const struct search *s, const struct pp_division *p)
+{
+    static const char *const others[] = {"megatron", "torchtitan", "deepspeed"};
+    const struct pp_machine_plan *plan = s->p;
+    bool own = pp_parallel_runs_on(p, "ppcli") && plan->cfg->model.experts == 0 && !s->spec.fp8;
+    if (plan->asked.only)
+        return pp_parallel_runs_on(p, plan->asked.only);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        own = own && !pp_parallel_runs_on(p, others[i]);
+    return !own;
+}
+
 static int price_division(struct search *s, const struct pp_division *p, int rows)
 {
     struct pp_machine_plan *plan = s->p;
     struct pp_estimate e;
-    bool own = pp_parallel_runs_on(p, "ppcli") && plan->cfg->model.experts == 0 && !s->spec.fp8;
-    if (plan->asked.only ? !pp_parallel_runs_on(p, plan->asked.only) : own)
+    if (!is_for_others(s, p))
         return 0;
     if (parallel_check(&s->spec, p, rows) < 0) {
         pp_error_clear();

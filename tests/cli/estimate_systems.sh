@@ -108,6 +108,15 @@ estimate $here --only megatron --chunks 5 --zero 1 --format json
 same "$(numbers chunks | sort -u)" 5
 same "$(numbers zero | sort -u)" 1
 
+begin "what ppcli could train too is searched for the others: no division of --only is missed"
+xl='gpt3-175b.ini --machine 8xh100-nvlink --ranks 16 --stages 1,2 --microbatches 1,4,8 --set model.n_layer=48
+    --set model.n_head=25 --set model.n_embd=1600 --set model.block_size=1024 --batch-size 64 --format json'
+estimate $xl --only megatron
+least=$(numbers step_s | sort -g | head -1)
+estimate $xl
+same "$(numbers step_s | sort -g | head -1)" "$least"
+same "$(grep -c '"ppcli"' "$folder/out" | awk '{ print ($1 > 0) }')" 1
+
 begin "--compare prices one division, or says which rule it breaks"
 estimate $here --compare "tp=4" # word by word: pp=1
 refused 78 'model.n_head' llama-70b.ini --machine 8xh100-nvlink --ranks 48 --compare 'tp=3'
