@@ -180,6 +180,11 @@ static int read_keys(struct reader *r)
         if (!r->seen[i] && !keys[i].optional)
             return pp_fail(PP_ECONFIG, "%s: %s.%s is missing: %s", r->path, keys[i].section,
                            keys[i].name, keys[i].what);
+    if (r->c.reserve >= r->c.memory)
+        return pp_fail(PP_ECONFIG,
+                       "%s: device.reserve = %.4g bytes is all of device.memory = %.4g bytes; "
+                       "write less",
+                       r->path, r->c.reserve, r->c.memory);
     return 0;
 }
 

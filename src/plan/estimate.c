@@ -39,6 +39,7 @@ static struct share find_share(const struct estimation *e, const int *rank_of, i
 {
     const struct pieces *x = &e->pieces;
     struct share s = {.chunks = 0};
+    int ends = 0;
     for (int v = 0; v < e->n; v++) {
         bool is_first = v == 0, is_last = v == e->n - 1;
         if ((rank_of ? rank_of[v] : v % e->p->stages) != rank)
@@ -50,7 +51,9 @@ static struct share find_share(const struct estimation *e, const int *rank_of, i
         s.experts += e->blocks[v] * x->experts;
         s.first += is_first ? x->keeps[EMBEDDING] : 0;
         s.last += is_last ? x->keeps[HEAD] : 0;
+        ends += is_first + is_last;
     }
+    s.floats -= ends == 2 ? x->tied : 0; /* one tensor is both */
     return s;
 }
 
@@ -67,8 +70,9 @@ static void add_memory(const struct estimation *e, const int *rank_of, int rank,
     double shards[4] = {0}, all = s.floats + s.experts;
     for (int z = 1; z <= 3; z++)
         shards[z] = p->zero >= z ? s.floats / d + s.experts / de : all;
-    double gathered = p->zero >= 3 ? 2 * VALUE * (x->floats[BLOCK] + x->experts) : 0;
-    double fp8 = e->s->fp8 ? VALUE * all : 0; /* two copies of a byte each */
+    double two = 2 * (x->floats[BLOCK] + x->experts); /* blocks whose weights are gathered */
+    double gathered = p->zero >= 3 ? VALUE * two : 0;
+    double fp8 = e->s->fp8 ? VALUE * (p->zero >= 3 ? two : all) : 0; /* two copies of a byte each */
     double weights = VALUE * shards[3] + gathered + fp8;
     double optimizer = MASTER * shards[2] + state * shards[1];
     double each = s.chunks > 0 ? (s.blocks * x->keeps[BLOCK] + s.first) / s.chunks : 0;
@@ -178,11 +182,12 @@ static int simulate_some(const struct estimation *e, int m, double times[3],
     return 0;
 }
 
-/* Sets `times` as simulate_some() does, for all micro-batches. If there are more than 4 P, it
- * simulates 4 P and 2 P of them, and adds their mean difference for each further micro-batch. */
+/* Sets `times` as simulate_some() does, for all micro-batches. If there are more than 4 P, and no
+ * drawing wants to see them, it simulates 4 P and 2 P of them, and adds their mean difference for
+ * each further micro-batch. */
 static int simulate_all(const struct estimation *e, double times[3], struct pp_estimate *out)
 {
-    int few = 2 * e->p->stages, m = e->m > 2 * few ? 2 * few : e->m;
+    int few = 2 * e->p->stages, m = e->m > 2 * few && !e->s->see ? 2 * few : e->m;
     double less[3];
     PP_TRY(simulate_some(e, m, times, out));
     if (m == e->m)

@@ -30,6 +30,7 @@ struct pieces {                    /* what a rank computes and keeps of each kin
     double redo;                   /* of t[BLOCK][I]: seconds of recomputing */
     double tensor;                 /* of t[BLOCK][F] and [I]: messages of tensor parallelism */
     double floats[KINDS], experts; /* parameters without experts; those of a block's experts */
+    double tied;                   /* of floats[HEAD]: those of the embedding */
     double keeps[KINDS],
         working; /* bytes kept of a micro-batch; of a block while it is recomputed */
 };
@@ -56,6 +57,8 @@ double estimate_ring(const struct pp_estimate_spec *s, int ranks, int stride, do
 double estimate_passed(const struct estimation *e);
 /* Returns the flops of a sample, with the experts of a token in place of one feed-forward. */
 double estimate_flops(const struct pp_estimate_spec *s);
+/* Returns the parameters of the model, with those of all experts and their routers. */
+double estimate_floats(const struct pp_config *cfg, const struct pp_model *m);
 
 /*
  * Checks the rules of other systems for a division: its factors make up the ranks, heads and

@@ -67,6 +67,17 @@ static int experts_of_token(const struct pp_estimate_spec *s, const struct pp_no
     return has ? s->cfg->model.top_k : 0;
 }
 
+double estimate_floats(const struct pp_config *cfg, const struct pp_model *m)
+{
+    double floats = (double)pp_model_floats(m), routers = (double)cfg->model.n_embd;
+    if (!pp_estimate_takes(cfg) || cfg->model.experts == 0)
+        return floats;
+    for (int i = 0; i < m->n_nodes; i++)
+        if (feeds_forward(m, &m->nodes[i]))
+            floats += (cfg->model.experts - 1) * (double)m->nodes[i].n_floats;
+    return floats + routers * cfg->model.experts * cfg->model.n_layer;
+}
+
 /* Returns the seconds that F, I or W (k says which) of a micro-batch takes in this node. */
 static double node_time(const struct estimation *e, const struct pp_node *n, int k)
 {
@@ -220,6 +231,7 @@ void estimate_pieces(struct estimation *e)
 {
     for (int kind = 0; kind < KINDS; kind++)
         price_kind(e, kind);
+    e->pieces.tied = (double)e->s->model->n_tied / e->p->tensor;
     price_shards(e);
     price_loss(e);
 }

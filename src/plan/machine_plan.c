@@ -2,6 +2,7 @@
 /* A machine plan: what ppcli runs and what others run, in one order; and why there is none. */
 #include "machine.h"
 #include "search.h"
+#include "estimate.h"
 #include "machine_plan.h"
 
 #include <math.h>
@@ -22,6 +23,7 @@ struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *
 int pp_machine_plan_load(struct pp_machine_plan *p)
 {
     PP_TRY(pp_run_model(p->cfg, &p->model));
+    p->parameters = estimate_floats(p->cfg, p->model);
     int train_n = p->cfg->train.batch_size, test_n = train_n;
     int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &train_n);
     if (rc == 0)
@@ -107,11 +109,23 @@ static int fail_unfit(struct pp_machine_plan *p)
         (double)largest / 1e9);
 }
 
+/* Checks that the machine file has the speed of what is to be priced. */
+static int check_peaks(const struct pp_machine_plan *p)
+{
+    if (p->fp8 && p->cluster.fp8 <= 0)
+        return pp_fail(PP_ECONFIG, "%s has no device.fp8: give it, or leave out --fp8",
+                       p->cluster.name);
+    if (p->cluster.peak[p->cfg->run.precision] <= 0)
+        return pp_fail(PP_ECONFIG, "%s has no device.%s: give it, or set run.precision = f32",
+                       p->cluster.name, pp_precision_name(p->cfg->run.precision));
+    return 0;
+}
+
 static int find(struct pp_machine_plan *p)
 {
     const struct pp_asked *a = &p->asked;
-    bool halves = p->cfg->run.precision == PP_PRECISION_BF16; /* what other systems train with */
-    bool others =
+    bool halves = p->cfg->run.precision == PP_PRECISION_BF16 && pp_cluster_has_devices(&p->cluster);
+    bool others = /* they train with bf16 on devices */
         halves && pp_estimate_takes(p->cfg) && (!a->only || strcmp(a->only, "ppcli") != 0);
     bool divided = a->tensor.n > 0 && !asked_has(&a->tensor, 1);
     divided = divided || (a->context.n > 0 && !asked_has(&a->context, 1)) || a->layout;
@@ -121,13 +135,12 @@ static int find(struct pp_machine_plan *p)
         return pp_config_problem(p->cfg, "pipeline.slower",
                                  "pipeline.slower: the ranks of a machine file are equally fast; "
                                  "leave it out");
-    if (p->fp8 && p->cluster.fp8 <= 0)
-        return pp_fail(PP_ECONFIG, "%s has no device.fp8: give it, or leave out --fp8",
-                       p->cluster.name);
+    PP_TRY(check_peaks(p));
     if (!own && !others)
         return pp_fail(PP_ECONFIG,
                        "--tensor, --context, --layout, --fp8 and model.experts are for gpt "
-                       "and llama with run.precision = bf16, which ppcli plans for others");
+                       "and llama with run.precision = bf16 on devices, whose machine file has "
+                       "device.tf32; these ppcli plans for others");
     PP_TRY(own ? machine_own(p) : 0);
     PP_TRY(others ? machine_others(p) : 0);
     machine_rank(p);
@@ -199,7 +212,11 @@ int pp_machine_plan_price(struct pp_machine_plan *p, const char *words)
         return pp_fail(PP_ECONFIG, "--compare prices gpt and llama, not model.type = %s",
                        p->cfg->model.type);
     PP_TAKE(struct pp_row, row, 1);
+    PP_TRY(check_peaks(p));
     row->group = 1;
     PP_TRY(pp_estimate_words(&spec, words, &row->d, &row->e));
+    row->over = row->e.bytes > (double)p->space.memory;
+    p->found.keeps_large = true;
+    p->found.too_large = row->over;
     return rows_add(&p->found, row, NULL);
 }

@@ -49,9 +49,8 @@ static void print_machine_head(const struct pp_machine_plan *p, FILE *f)
     fprintf(f,
             "%s parameters, %s %s a step, on %d ranks of %s: %.0f a host, %.3g GB each,\n"
             "  %s products at %.0f %% of %.4g Tflop/s",
-            pp_text_count((double)pp_model_floats(p->model), floats),
-            pp_text_count(count_units(p), units), units_of(p), p->ranks, c->name, c->ranks,
-            (double)p->space.memory / 1e9,
+            pp_text_count(p->parameters, floats), pp_text_count(count_units(p), units), units_of(p),
+            p->ranks, c->name, c->ranks, (double)p->space.memory / 1e9,
             p->fp8 ? "fp8" : pp_precision_name(p->cfg->run.precision), 100 * c->product,
             (p->fp8 ? c->fp8 : c->peak[p->cfg->run.precision]) / 1e12);
     fprintf(f, "%s%s\n", c->kernels[0] ? "; kernels: " : "", c->kernels);
@@ -234,6 +233,9 @@ static void print_rows(const struct machine_rows *r, FILE *f)
             "Rows of a group differ by less than the model's error (%.0f %%): simplest first, * is "
             "fastest.\n",
             100 * PP_PLAN_ERROR);
+    if (r->p->found.n > 0 && r->p->found.items[0].over)
+        fprintf(f, "It does not fit: it takes %.4g GB of a rank that may hold %.4g GB.\n",
+                r->p->found.items[0].e.bytes / 1e9, (double)r->p->space.memory / 1e9);
 }
 
 /* ---- what is to be said */
@@ -359,17 +361,21 @@ static int draw_plan(const struct pp_plan *plan, const struct pp_sim_costs *cost
     return pp_draw_trace(&d, ctx);
 }
 
-/* Draws the trace of the first row's step, with fewer micro-batches if the picture would be
- * large. */
+/* Returns how many micro-batches of a row's step are drawn: fewer if the picture would be large. */
+static int count_drawn(const struct pp_row *r)
+{
+    int stages = r->d.stages, few = DRAWN / (3 * r->d.chunks * stages) / stages * stages;
+    return PP_MIN(r->d.microbatches, PP_MAX(few, 2 * stages));
+}
+
+/* Draws the trace of the first row's step. */
 static int draw_first(const void *plan, FILE *f)
 {
     const struct pp_machine_plan *p = plan;
     const struct pp_row *r = &p->found.items[0];
-    int stages = r->d.stages, few = DRAWN / (3 * r->d.chunks * stages) / stages * stages;
-    few = few > 2 * stages ? few : 2 * stages;
     if (r->own) {
         struct pp_row c = *r;
-        c.d.microbatches = c.d.microbatches < few ? c.d.microbatches : few;
+        c.d.microbatches = count_drawn(r);
         struct pp_space spec = pp_machine_plan_spec(p, r, c.d.microbatches);
         spec.see = draw_plan;
         spec.ctx = f;
@@ -378,7 +384,7 @@ static int draw_first(const void *plan, FILE *f)
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
     struct pp_division d = r->d;
     struct pp_estimate e;
-    d.microbatches = d.microbatches < few ? d.microbatches : few;
+    d.microbatches = count_drawn(r);
     spec.batch = d.microbatches * pp_division_rows(&r->d, p->batch) * d.replicas;
     spec.see = draw_plan;
     spec.ctx = f;
@@ -409,8 +415,13 @@ struct page {
 static int write_page(const void *page, FILE *f)
 {
     const struct page *g = page;
-    return report_write_drawn(draw_first, g->p, pp_division_schedule(&g->p->found.items[0].d),
-                              g->rows, f);
+    const struct pp_row *r = &g->p->found.items[0];
+    char name[2 * PP_NAME_MAX];
+    snprintf(name, sizeof(name), "%s", pp_division_schedule(&r->d));
+    if (count_drawn(r) < r->d.microbatches)
+        pp_text_add(name, sizeof(name), ", a step of %d of the %d micro-batches", count_drawn(r),
+                    r->d.microbatches);
+    return report_write_drawn(draw_first, g->p, name, g->rows, f);
 }
 
 int pp_machine_plan_page(const struct pp_machine_plan *p, const char *path)

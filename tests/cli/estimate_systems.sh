@@ -129,6 +129,44 @@ refused 78 '--compare' mnist.ini --machine laptop --compare 'pp=2'
 refused 64 '--machine' llama-70b.ini --compare 'pp=2'
 refused 78 'has no device.fp8' llama-70b.ini --machine 8xa100 --ranks 64 --fp8
 
+begin "what does not fit is said; what is on a rank once is counted once"
+large='llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare'
+run estimate $large 'zero=0'
+code_is 0
+out_has 'It does not fit: it takes 1332 GB of a rank that may hold 74 GB.'
+run estimate $large 'zero=3 recompute=full' --fp8 # copies in fp8 of what is gathered only
+out_lacks 'It does not fit'
+experts='--set model.n_layer=32 --set model.n_embd=4096 --set model.n_head=32 --set model.n_hidden=14336'
+run estimate $large 'ep=8' $experts --set model.experts=8
+out_has '46.7 billion parameters' # Mixtral 8x7B
+# peak WORDS...: bytes that --compare says of GPT-2 XL on one rank without shards
+peak() {
+    estimate gpt3-175b.ini --machine 8xh100-nvlink --ranks 1 --compare zero=0 --batch-size 1 --set model.n_layer=48 \
+        --set model.n_head=25 --set model.n_embd=1600 --format json $*
+    numbers peak_bytes
+}
+tied=$(peak --set model.tie_weights=on)
+untied=$(peak --set model.tie_weights=off)
+same "$((untied - tied))" "$((50257 * 1600 * 18))" # weight, gradient, copy and two moments
+
+begin "a machine file that cannot be meant is refused"
+cp "$(dirname "$0")/../../configs/machines/8xh100-nvlink.ini" "$folder/machine.ini"
+sed 's/^reserve.*/reserve = 90G/' "$folder/machine.ini" >"$folder/reserve.ini"
+sed '/^bf16/d' "$folder/machine.ini" >"$folder/halves.ini"
+sed '/^tf32/d' "$folder/machine.ini" >"$folder/processor.ini"
+refused 78 'is all of device.memory' llama-70b.ini --machine "$folder/reserve.ini" --ranks 64 --compare 'tp=8 pp=4'
+refused 78 'has no device.bf16' llama-70b.ini --machine "$folder/halves.ini" --ranks 64 --compare 'tp=8 pp=4'
+refused 78 'has no device.bf16' llama-70b.ini --machine "$folder/halves.ini" --ranks 64 --only megatron
+refused 78 'has device.tf32' llama-70b.ini --machine "$folder/processor.ini" --ranks 64 --tensor 2
+refused 78 'has no device.fp8' llama-70b.ini --machine 8xa100 --ranks 64 --compare 'tp=8 pp=4' --fp8
+
+begin "a page draws one step, and says where it is a part"
+run estimate $large 'tp=8 pp=4' --html "$folder/page.html" # 512 micro-batches
+same "$(grep -c '"microbatches": 512' "$folder/page.html")" 1
+run estimate $large 'tp=4 pp=16 vp=5' --html "$folder/page.html"
+same "$(grep -c 'interleaved, a step of 80 of the 1024 micro-batches' "$folder/page.html" | awk '{ print ($1 > 0) }')" 1
+
+begin "ppcli trains no mixture of experts"
 run plan llama-small.ini --set model.experts=4
 code_is 78
 err_has 'ppcli trains no mixture of experts'

@@ -80,6 +80,7 @@ struct pp_machine_plan {
     struct pp_asked asked;
     int ranks, batch;
     bool fp8;
+    double parameters;    /* of the model, with all experts */
     struct pp_rows found; /* the rows; tried: without what is refused or the same */
     int fewer;            /* this many ranks have a faster best row; 0: no number is known */
     double fewer_step;    /* seconds */
