@@ -11,6 +11,7 @@
 
 #include "ppcli/base/base.h"
 #include "images.h"
+#include "new_table.h"
 #include "ops.h"
 #include "tokenizer.h"
 

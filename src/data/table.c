@@ -13,6 +13,7 @@
 
 #include "ppcli/base/base.h"
 #include "csv.h"
+#include "new_table.h"
 
 #define COUNTED_MIN 10 /* rows of a table whose first column may be an index */
 #define WIDE_MIN 100   /* columns that make a table of pictures */

@@ -97,7 +97,7 @@ static void write_step_line(const struct pp_metrics *m, const struct pp_window *
     snprintf(line, bytes, "epoch=%d step=%d/%d loss=%s%s%s sps=%.*f%s bubble=%.1f%% eta=%s",
              w->epoch, w->step, steps, pp_mean_text(w->loss, loss),
              perplexity_text(m, "ppl", w->loss, ppl),
-             pp_scores_line(m->run->cfg->train.loss, "", &w->scores, scores), sps < 10 ? 2 : 0, sps,
+             scores_line(m->run->cfg->train.loss, "", &w->scores, scores), sps < 10 ? 2 : 0, sps,
              tokens_text(m, sps, tps), w->bubble * 100, pp_clock_duration(eta, text, sizeof(text)));
     if (w->skipped > 0)
         pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
@@ -442,13 +442,13 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
         if (e->tested) {
             snprintf(test, sizeof(test), " test_loss=%s%s%s", pp_mean_text(e->test_loss, loss),
                      perplexity_text(m, "test_ppl", e->test_loss, ppl),
-                     pp_scores_line(kind, "test_", &e->test_scores, scores));
+                     scores_line(kind, "test_", &e->test_scores, scores));
         }
         double sps = (double)e->samples / e->seconds;
         fprintf(m->from.out, "epoch=%d/%d loss=%s%s%s%s sps=%.*f%s bubble=%.1f%% time=%s%s%s\n",
                 e->epoch, m->from.epochs, pp_mean_text(e->train_loss, loss),
                 perplexity_text(m, "ppl", e->train_loss, ppl),
-                pp_scores_line(kind, "", &e->train_scores, train), test, sps < 10 ? 2 : 0, sps,
+                scores_line(kind, "", &e->train_scores, train), test, sps < 10 ? 2 : 0, sps,
                 tokens_text(m, sps, tps), e->bubble * 100,
                 pp_clock_duration(e->seconds, text, sizeof(text)), paused, e->best ? " best" : "");
         fflush(m->from.out);

@@ -25,7 +25,7 @@ void pp_probabilities(enum pp_loss_kind kind, const float *outputs, int n, doubl
         out[i] /= sum;
 }
 
-void pp_wilson(int64_t hits, int64_t n, double out[2])
+void outcome_interval(int64_t hits, int64_t n, double out[2])
 {
     const double z = 1.959963984540054, m = (double)n, p = n > 0 ? (double)hits / m : (double)NAN;
     double middle = (p + z * z / (2 * m)) / (1 + z * z / m);

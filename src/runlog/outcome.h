@@ -59,4 +59,7 @@ struct outcome_errors outcome_errors_of(const struct pp_outcome *o, int i);
 /* Returns an output or target in its units. */
 double outcome_in_units(const struct pp_outcome *o, int i, float x);
 
+/* Computes Wilson's interval of 95 % for a share of hits among n. */
+void outcome_interval(int64_t hits, int64_t n, double out[2]);
+
 #endif

@@ -210,7 +210,7 @@ static void print_pairs(const struct pp_outcome *o, FILE *f)
 static int print_of_classes(struct pp_outcome *o, FILE *f)
 {
     double interval[2];
-    pp_wilson(o->hits, o->n, interval);
+    outcome_interval(o->hits, o->n, interval);
     fprintf(f, "95 %% interval    %.4f to %.4f   (of the accuracy, Wilson)\n", interval[0],
             interval[1]);
     if (o->outputs > 5)
@@ -323,7 +323,7 @@ static void write_pairs(const struct pp_outcome *o, struct pp_json *j)
 static int write_of_classes(struct pp_outcome *o, struct pp_json *j)
 {
     double interval[2];
-    pp_wilson(o->hits, o->n, interval);
+    outcome_interval(o->hits, o->n, interval);
     pp_json_array(j, "accuracy_interval");
     pp_json_dbl(j, NULL, interval[0]);
     pp_json_dbl(j, NULL, interval[1]);

@@ -127,4 +127,11 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
  * Collective. */
 int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_ns);
 
+/* Returns whether a score says something of outputs that are trained with this loss. */
+bool score_applies(enum pp_score score, enum pp_loss_kind kind);
+
+/* Writes the scores of a log line: " acc=0.9103", each word after `prefix`. Returns out. */
+const char *scores_line(enum pp_loss_kind kind, const char *prefix, const struct pp_scores *s,
+                        char out[PP_SCORES_TEXT]);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scores of a run: what they are called, and which a loss has. Everything that prints scores
  * goes over this table. */
-#include "ppcli/runlog/runlog.h"
+#include "parts.h"
 
 #include "ppcli/base/base.h"
 
@@ -20,7 +20,7 @@ const char *pp_score_key(enum pp_score score)
     return table[score].key;
 }
 
-bool pp_score_applies(enum pp_score score, enum pp_loss_kind kind)
+bool score_applies(enum pp_score score, enum pp_loss_kind kind)
 {
     return table[score].numbers == (pp_loss_takes_numbers(kind) && kind != PP_LOSS_BCE);
 }
@@ -43,13 +43,13 @@ static const char *value_text(enum pp_score score, double x, char out[16])
     return out;
 }
 
-const char *pp_scores_line(enum pp_loss_kind kind, const char *prefix, const struct pp_scores *s,
-                           char out[PP_SCORES_TEXT])
+const char *scores_line(enum pp_loss_kind kind, const char *prefix, const struct pp_scores *s,
+                        char out[PP_SCORES_TEXT])
 {
     char value[16];
     out[0] = '\0';
     for (int i = 0; i < PP_SCORES; i++)
-        if (pp_score_applies((enum pp_score)i, kind))
+        if (score_applies((enum pp_score)i, kind))
             pp_text_add(out, PP_SCORES_TEXT, " %s%s=%s", prefix, table[i].word,
                         value_text((enum pp_score)i, s->of[i], value));
     return out;
@@ -61,7 +61,7 @@ const char *pp_scores_text(enum pp_loss_kind kind, const struct pp_scores *s,
     char value[16];
     out[0] = '\0';
     for (int i = 0; i < PP_SCORES; i++)
-        if (pp_score_applies((enum pp_score)i, kind))
+        if (score_applies((enum pp_score)i, kind))
             pp_text_add(out, PP_SCORES_TEXT, "%s%s %s", out[0] ? ", " : "", table[i].name,
                         value_text((enum pp_score)i, s->of[i], value));
     return out;
@@ -71,12 +71,12 @@ void pp_scores_print(enum pp_loss_kind kind, const struct pp_scores *s, double l
 {
     char value[16], name[32];
     int first = 0;
-    while (!pp_score_applies((enum pp_score)first, kind))
+    while (!score_applies((enum pp_score)first, kind))
         first++;
     snprintf(name, sizeof(name), "test %s", table[first].name);
     fprintf(f, "%-17s%s   (", name, value_text((enum pp_score)first, s->of[first], value));
     for (int i = first + 1; i < PP_SCORES; i++)
-        if (pp_score_applies((enum pp_score)i, kind))
+        if (score_applies((enum pp_score)i, kind))
             fprintf(f, "%s %s, ", table[i].name, value_text((enum pp_score)i, s->of[i], value));
     fprintf(f, "loss %s, %d samples)\n", pp_mean_text(loss, value), n);
 }
@@ -87,7 +87,7 @@ void pp_scores_json(enum pp_loss_kind kind, const char *prefix, const struct pp_
     char key[32];
     for (int i = 0; i < PP_SCORES; i++) {
         snprintf(key, sizeof(key), "%s%s", prefix, table[i].key);
-        if (pp_score_applies((enum pp_score)i, kind))
+        if (score_applies((enum pp_score)i, kind))
             pp_json_dbl(j, key, s->of[i]);
     }
 }

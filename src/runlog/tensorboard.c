@@ -160,7 +160,7 @@ static int add_scores(const struct board *t, const char *prefix, const struct pp
                       char names[PP_SCORES][TAG_BYTES], struct scalar *scalars, int n)
 {
     for (int i = 0; i < PP_SCORES; i++) {
-        if (!pp_score_applies((enum pp_score)i, t->loss))
+        if (!score_applies((enum pp_score)i, t->loss))
             continue;
         snprintf(names[i], TAG_BYTES, "%s%s", prefix, pp_score_key((enum pp_score)i));
         scalars[n++] = (struct scalar){names[i], s->of[i]};

@@ -5,7 +5,7 @@
 
 #include "test_data_files.h"
 
-#include "ppcli/data/preprocessing.h"
+#include "../../src/data/new_table.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
 

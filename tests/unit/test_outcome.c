@@ -17,11 +17,11 @@ static void assert_near(double x, double wanted)
 TEST(the_interval_is_wilsons)
 {
     double of[2];
-    pp_wilson(81, 263, of); /* Newcombe 1998, table I: 0.2553 to 0.3662 */
+    outcome_interval(81, 263, of); /* Newcombe 1998, table I: 0.2553 to 0.3662 */
     assert_true(fabs(of[0] - 0.2553) < 5e-5 && fabs(of[1] - 0.3662) < 5e-5);
-    pp_wilson(0, 20, of); /* 0 to 0.1611 */
+    outcome_interval(0, 20, of); /* 0 to 0.1611 */
     assert_true(of[0] <= 0 && fabs(of[1] - 0.1611) < 5e-5);
-    pp_wilson(20, 20, of);
+    outcome_interval(20, 20, of);
     assert_true(of[1] >= 1 && fabs(of[0] - 0.8389) < 5e-5);
 }
 

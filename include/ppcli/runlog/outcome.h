@@ -62,7 +62,4 @@ int pp_outcome_json(struct pp_outcome *o, struct pp_json *j);
  * quote or a line end. */
 void pp_text_csv(const char *before, const char *text, FILE *f);
 
-/* Computes Wilson's interval of 95 % for a share of hits among n. */
-void pp_wilson(int64_t hits, int64_t n, double out[2]);
-
 #endif

@@ -59,16 +59,13 @@ struct pp_scores {
 #define PP_SCORES_TEXT 160
 
 const char *pp_score_key(enum pp_score score); /* "accuracy" */
-bool pp_score_applies(enum pp_score score, enum pp_loss_kind kind);
 
 /* Returns the scores of these targets; errors in units of the targets, if a difference of 1 is
  * `unit` of them. Of several targets, the scores are over all together. */
 struct pp_scores pp_scores_of(const struct pp_loss_sums *sums, double unit);
 
-/* Write the scores of a loss: " acc=0.9103", each word after `prefix`; "accuracy 0.9103"; members
- * of an open object, each key after `prefix`. The first two return out. */
-const char *pp_scores_line(enum pp_loss_kind kind, const char *prefix, const struct pp_scores *s,
-                           char out[PP_SCORES_TEXT]);
+/* Write the scores of a loss: "accuracy 0.9103" (returns out), or members of an open object, each
+ * key after `prefix`. */
 const char *pp_scores_text(enum pp_loss_kind kind, const struct pp_scores *s,
                            char out[PP_SCORES_TEXT]);
 /* Prints the line of a test with n samples, which begins with its first score. */
