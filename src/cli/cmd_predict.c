@@ -29,11 +29,11 @@ static bool predicts_numbers(const struct predicting *w)
     return pp_loss_takes_numbers(w->cfg->train.loss);
 }
 
-static const char *output_name(const struct predicting *w, int i, char number[16])
+static const char *output_name(const struct predicting *w, int i, char number[20])
 {
     if (i < w->names->n_targets)
         return w->names->targets[i].name;
-    snprintf(number, 16, "output%d", i);
+    snprintf(number, 20, "output%d", i);
     return number;
 }
 
@@ -41,7 +41,7 @@ static const char *output_name(const struct predicting *w, int i, char number[16
 
 static void write_titles(const struct predicting *w, FILE *f)
 {
-    char number[16];
+    char number[20];
     bool lines = pp_has_word("csv text-labels", w->cfg->data.dataset);
     fputs(lines ? "file,line" : "file", f);
     if (!predicts_numbers(w)) {
@@ -86,7 +86,7 @@ static double in_units(const struct predicting *w, int i, float output)
 static void write_csv(const struct predicting *w, const char *file, int line, const float *outputs,
                       FILE *f)
 {
-    char number[16];
+    char number[20];
     pp_text_csv("", file, f);
     if (line > 0)
         fprintf(f, ",%d", line);
@@ -105,7 +105,7 @@ static void write_csv(const struct predicting *w, const char *file, int line, co
 
 static void write_json_numbers(const struct predicting *w, const float *outputs, struct pp_json *j)
 {
-    char number[16];
+    char number[20];
     bool marks = w->cfg->train.loss == PP_LOSS_BCE;
     pp_json_object(j, "prediction");
     for (int i = 0; i < w->outputs; i++)
@@ -126,7 +126,7 @@ static void write_json(const struct predicting *w, const char *file, int line, c
                        FILE *f)
 {
     struct pp_json j = pp_json_begin(f, 0);
-    char number[16];
+    char number[20];
     pp_json_str(&j, "file", file);
     if (line > 0)
         pp_json_int(&j, "line", line);

@@ -133,7 +133,7 @@ static void print_file(const struct pp_first_config *i, const char *key, const c
 static void print_field(const char *text, int width, FILE *f)
 {
     int blanks = width - pp_text_columns(text);
-    fprintf(f, "%s%*s", text, blanks > 0 ? blanks : 0, "");
+    fprintf(f, "%s%*s", text, blanks > 2 ? blanks : 2, "");
 }
 
 /* Prints what each column of a table was found to hold, and the keys that follow from it. */
@@ -239,7 +239,10 @@ static int print_perceptron(const struct pp_first_config *i, const struct pp_nam
     bool small = train && train->n < 5000;
     if (test && test->classes > classes)
         classes = test->classes;
-    const int widths[3] = {features, small ? 64 : 256, classes}, batch = small ? 32 : 128;
+    const int widths[3] = {features, small ? 64 : 256, classes},
+              batch = !small                           ? 128
+                      : train->n >= 8 && train->n < 32 ? train->n
+                                                       : 32;
     int stages = 1;
     char optimizer[160];
     PP_TRY(pp_init_stages(widths, train ? train->n : 6000, batch, names, &stages));

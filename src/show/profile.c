@@ -285,7 +285,7 @@ static void put_measured(const struct pp_profiled *s, int rank, int k, double ze
     int row = s->f->typical * plan->geometry.stages + rank;
     double start = s->p->start[row][k] - zero, end = s->p->end[row][k] - zero;
     double middle = a->op == PP_OP_B ? (start + end) / 2 : end;
-    struct pp_chrome_args args = {-1, a->stage, plan->chunk_of[a->stage], a->mb, false};
+    struct pp_chrome_args args = {-1, a->stage, plan->chunk_of[a->stage], a->mb, false, NULL};
     char name[PP_CHROME_NAME_MAX];
     for (int half = 0; half <= (a->op == PP_OP_B); half++) {
         int kind = half ? PP_EVENT_W : kinds[a->op];
