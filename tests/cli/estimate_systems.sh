@@ -91,8 +91,8 @@ megatron_accepts 64
 
 begin "the words of torchtitan and DeepSpeed"
 estimate $here --emit torchtitan --only torchtitan --stages 4
-out_has 'pipeline_parallel_degree = 4'
-out_has 'pipeline_parallel_schedule = "'
+out_has 'pipeline_parallel_degree=4,'
+out_has 'pipeline_parallel_schedule="'
 estimate $here --emit deepspeed --only deepspeed
 out_has '"train_batch_size": 1024'
 out_has '"stage": '

@@ -3,7 +3,10 @@
 """
 The traces in torch/: PyTorch's profiler over torch.distributed.pipelining, on gloo. By hand, with torch 2.15:
 
-    make-torch-traces.py RANKS gpipe|1f1b|int|zb|zbv MICROBATCHES FOLDER WIDTH ROWS
+    make-torch-traces.py RANKS gpipe|1f1b|int|bfs|zb|zbv|dualpipev MICROBATCHES FOLDER WIDTH ROWS [first] [spans]
+
+first: the profile holds the first step, in which stages exchange shapes. spans: the profiler is told of every step,
+which makes spans such as ProfilerStep#2. Without both, two steps are run before the two that are recorded.
 """
 import os
 import sys
@@ -12,20 +15,23 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
-from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble
+from torch.distributed.pipelining.schedules import (ScheduleDualPipeV, ScheduleInterleavedZeroBubble,
+                                                    ScheduleLoopedBFS, ScheduleZBVZeroBubble)
 from torch.profiler import ProfilerActivity, profile
 
 SCHEDULES = {'gpipe': ScheduleGPipe, '1f1b': Schedule1F1B, 'int': ScheduleInterleaved1F1B,
-             'zb': ScheduleInterleavedZeroBubble, 'zbv': ScheduleZBVZeroBubble}
+             'bfs': ScheduleLoopedBFS, 'zb': ScheduleInterleavedZeroBubble, 'zbv': ScheduleZBVZeroBubble,
+             'dualpipev': ScheduleDualPipeV}
 
 
-def work(rank, ranks, kind, microbatches, folder, width, rows):
+def work(rank, ranks, kind, microbatches, folder, width, rows, words):
     os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(29500 + os.getppid() % 1000))
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group('gloo', rank=rank, world_size=ranks)
     single = kind in ('gpipe', '1f1b')
-    held = [rank] if single else [rank, 2 * ranks - 1 - rank if kind == 'zbv' else rank + ranks]
+    is_v = kind in ('zbv', 'dualpipev')
+    held = [rank] if single else [rank, 2 * ranks - 1 - rank if is_v else rank + ranks]
     count = ranks if single else 2 * ranks
     stages = [PipelineStage(torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU()), s, count,
                             torch.device('cpu')) for s in held]
@@ -37,17 +43,19 @@ def work(rank, ranks, kind, microbatches, folder, width, rows):
         last = {'target': y, 'losses': []} if count - 1 in held else {}
         schedule.step(*([x] if 0 in held else []), **last)
 
-    step()
-    step()
+    for _ in range(0 if 'first' in words else 2):
+        step()
     with profile(activities=[ProfilerActivity.CPU]) as p:
-        step()
-        step()
+        for _ in range(3 if 'first' in words else 2):
+            step()
+            if 'spans' in words:
+                p.step()
     p.export_chrome_trace(f'{folder}/rank{rank}_trace.json.gz')
     dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == '__main__':
-    count, name, mbs, out, wide, batch = sys.argv[1:]
+    count, name, mbs, out, wide, batch, *others = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
-    mp.spawn(work, (int(count), name, int(mbs), out, int(wide), int(batch)), nprocs=int(count))
+    mp.spawn(work, (int(count), name, int(mbs), out, int(wide), int(batch), others), nprocs=int(count))
