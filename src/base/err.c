@@ -129,6 +129,7 @@ const char *pp_status_name(int code)
         [-PP_EPERM] = "permission",
         [-PP_ECONFIG] = "configuration",
         [-PP_EDIVERGED] = "diverged",
+        [-PP_EDIFFERS] = "other bits",
     };
     const int n = sizeof(names) / sizeof(names[0]);
     return code <= 0 && code > -n && names[-code] ? names[-code] : "internal error";

@@ -1,7 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
+#include <string.h>
+
 #include "command.h"
 #include "ppcli/base/cores.h"
+
+#define DIGITS_MIN 8
+
+/* Checks that a word is a digest as train prints it, or its first digits. */
+static int check_digest(const char *word)
+{
+    size_t n = strlen(word);
+    return strspn(word, "0123456789abcdef") == n && n >= DIGITS_MIN && n < PP_SHA256_HEX
+               ? 0
+               : pp_fail(
+                     PP_EUSAGE,
+                     "--expect %s: not a digest; give the weights_sha256 that train printed, or "
+                     "at least its first %d digits",
+                     word, DIGITS_MIN);
+}
 
 int cmd_train(int argc, char **argv)
 {
@@ -15,6 +32,8 @@ int cmd_train(int argc, char **argv)
          "continue; auto: the newest checkpoint, if any"},
         {"allow", 0, PP_CLI_WORDS, allow, "KEY,...",
          "with --resume: keys that may have other values"},
+        {"expect", 0, PP_CLI_STRING, &train.expect, "SHA",
+         "digest of the final weights, or exit 81"},
         {"trace", 0, PP_CLI_STRING, &train.trace.file, "FILE",
          "record what every rank did, for ui.perfetto.dev"},
         {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "steps to record; the first 50"},
@@ -29,6 +48,7 @@ int cmd_train(int argc, char **argv)
                        allow);
     PP_TRY(allow[0] ? pp_config_check_allow(allow) : 0);
     train.allow = allow;
+    PP_TRY(train.expect ? check_digest(train.expect) : 0);
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));

@@ -316,7 +316,7 @@ static void wait_for_others(struct pp_listener *l)
  * another code. */
 static bool is_own(int code)
 {
-    return code == 0 || code == -PP_ECHECK || (code >= -PP_EUSAGE && code <= -PP_EDIVERGED);
+    return code == 0 || code == -PP_ECHECK || (code >= -PP_EUSAGE && code <= -PP_EDIFFERS);
 }
 
 /* Fails because mpirun ended before it had started a rank or, if `started`, because MPI did not

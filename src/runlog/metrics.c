@@ -130,6 +130,22 @@ static void end_record(struct pp_metrics *m, struct pp_json *j)
     flush_records(m);
 }
 
+#ifdef __FAST_MATH__
+#define BUILD __VERSION__ ", -ffast-math"
+#else
+#define BUILD __VERSION__
+#endif
+
+/* Writes what the run reads, so that a run that repeats it can tell whether it reads the same. */
+static void write_data_crc(const uint32_t (*crc)[2], struct pp_json *j)
+{
+    static const char *const names[2][2] = {{"train_images_crc32", "train_labels_crc32"},
+                                            {"test_images_crc32", "test_labels_crc32"}};
+    for (int i = 0; i < 4; i++)
+        if (crc[i / 2][i % 2] != 0)
+            pp_json_uint(j, names[i / 2][i % 2], crc[i / 2][i % 2]);
+}
+
 static int write_environment(const struct pp_metrics *m, struct pp_json *j,
                              const struct pp_backend *be, const struct pp_transport *tp)
 {
@@ -160,6 +176,8 @@ static int write_environment(const struct pp_metrics *m, struct pp_json *j,
     pp_json_int(j, "train_samples", l->training.train_all);
     pp_json_int(j, "test_samples", l->test_n);
     pp_json_int(j, "total_steps", m->from.total_steps);
+    pp_json_str(j, "build", PP_VERSION ", " BUILD);
+    write_data_crc(m->from.data_crc, j);
     seats_json(m->run, m->from.graphs, j);
     return 0;
 }

@@ -101,6 +101,46 @@ static double waited_share(const struct trainer *tr)
     return tr->waited_ns < 0 || now < tr->waited_ns ? -1 : (double)(now - tr->waited_ns) / wall;
 }
 
+/* Sets *out to the first thing known to be able to give other bits than another run of the config. */
+static void find_suspect(const struct trainer *tr, char *out, size_t bytes)
+{
+    const struct pp_config *cfg = tr->run->cfg;
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    long long step = 0;
+    char key[PP_NAME_MAX] = "";
+    if (tr->changes)
+        (void)sscanf(tr->changes, "%lld\t%63s", &step, key);
+    if (key[0])
+        snprintf(out, bytes, "%s was changed after step %lld with --allow", key, step);
+    else if (!pp_backend_sums_in_order(&choice))
+        snprintf(out, bytes,
+                 "the products are those of a library (%s), which may add in another "
+                 "order on another machine",
+                 tr->be->description);
+    else if (choice.precision != PP_PRECISION_F32)
+        snprintf(out, bytes, "run.precision is not f32 (%s)", tr->be->description);
+    else if (tr->run->layout->replicas > 1)
+        snprintf(out, bytes, "gradients of %d replicas are added up", tr->run->layout->replicas);
+    else
+        snprintf(out, bytes,
+                 "stages, schedule, threads and processor change no bit here, so data, "
+                 "config or version differ");
+}
+
+int finish_check(const struct trainer *tr, const char *sha)
+{
+    const char *expect = tr->spec->options->expect;
+    char suspect[512];
+    if (!expect || tr->spec->rank != 0 || strncmp(sha, expect, strlen(expect)) == 0)
+        return 0;
+    find_suspect(tr, suspect, sizeof(suspect));
+    return pp_fail(PP_EDIFFERS,
+                   "weights_sha256 is %s after step %lld, not the expected %s; the first suspect: "
+                   "%s. With the folder of the run that had the expected one, ppcli reproduce RUN "
+                   "finds the first step and tensor that differ",
+                   sha, (long long)tr->t, expect, suspect);
+}
+
 int loop_finish(struct trainer *tr, uint64_t start)
 {
     const struct pp_layout *l = tr->run->layout;
@@ -132,5 +172,7 @@ int loop_finish(struct trainer *tr, uint64_t start)
                                         .test_steps = pp_exec_test_steps(tr->x)};
         PP_TRY(pp_timeline_write(tr->timeline, &spec));
     }
-    return pp_transport_agree(tr->tp, pp_tracer_finish(tr->tracer, tr->t));
+    int checked = finish_check(tr, sha);
+    rc = pp_tracer_finish(tr->tracer, tr->t);
+    return pp_transport_agree(tr->tp, rc < 0 ? rc : checked);
 }

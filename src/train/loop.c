@@ -90,6 +90,21 @@ static int gather_counters(struct trainer *tr, struct totals *train, struct pp_l
     return tr->refused ? pp_transport_agree(tr->tp, c.refused ? pp_error_adopt(c.refused) : 0) : 0;
 }
 
+static bool has_step(const int64_t *steps, int n, int64_t step)
+{
+    int at = 0;
+    while (at < n && steps[at] < step)
+        at++;
+    return at < n && steps[at] == step;
+}
+
+/* Returns whether the run that this one repeats has logged this step. */
+static bool logs_again(const struct trainer *tr)
+{
+    const struct pp_replay *again = tr->spec->options->replay;
+    return again && has_step(again->records, again->n_records, tr->t);
+}
+
 /* Ends a window of training steps: adds up and reports the counters of all ranks, and computes
  * after which step the ranks synchronize next. Collective. */
 static int sync_training(struct trainer *tr, int steps, bool epoch_end)
@@ -118,7 +133,9 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     int64_t part = tr->total_steps > PP_RUN_RECORDS ? tr->total_steps / PP_RUN_RECORDS : 1;
     bool late = tr->dir[0] && log_every == 0 && tr->t - tr->recorded >= part;
     bool record =
-        log_every > 0 ? tr->t % log_every == 0 : late || tr->record.window_ns >= RECORD_NS;
+        tr->spec->options->replay
+            ? logs_again(tr)
+            : (log_every > 0 ? tr->t % log_every == 0 : late || tr->record.window_ns >= RECORD_NS);
     if (tr->m && w.sums.rows > 0) {
         struct totals *from = record ? &tr->record : &w;
         struct pp_window shown = {
@@ -213,9 +230,12 @@ static int save_checkpoint(struct trainer *tr, bool prune)
 }
 
 /* Returns whether checkpoint.every asks for a checkpoint after this step, which may be in the
- * middle of an epoch. */
+ * middle of an epoch; or the run that this one repeats has one. */
 static bool is_due_by_steps(const struct trainer *tr)
 {
+    const struct pp_replay *again = tr->spec->options->replay;
+    if (again)
+        return tr->saver && (tr->t == again->end || has_step(again->saves, again->n_saves, tr->t));
     int64_t every = tr->run->cfg->checkpoint.every;
     return tr->saver && every > 0 && tr->t % every == 0;
 }
@@ -224,6 +244,8 @@ static bool is_due_by_epochs(const struct trainer *tr)
 {
     const struct pp_config *cfg = tr->run->cfg;
     int every = cfg->checkpoint.every_epochs;
+    if (tr->spec->options->replay)
+        return false;
     return (every > 0 && tr->epoch_step == pp_exec_train_steps(tr->x) &&
             tr->epoch_no % every == 0) ||
            (cfg->checkpoint.at_end && tr->t == tr->total_steps);
@@ -236,11 +258,18 @@ static int save_when(struct trainer *tr, bool due)
     bool asked = tr->stop != 0 || tr->saves != tr->saves_done;
     if (!due && !asked)
         return 0;
-    PP_TRY(save_checkpoint(tr, true));
+    PP_TRY(save_checkpoint(tr, !tr->spec->options->replay));
     if (tr->saves != tr->saves_done && tr->m && tr->saved == tr->t)
         pp_log_info("saved step %lld on request", (long long)tr->t);
     tr->saves_done = tr->saves;
     return 0;
+}
+
+/* Returns whether the run stops after this step, though it has others left. */
+static bool stops_here(const struct trainer *tr)
+{
+    const struct pp_replay *again = tr->spec->options->replay;
+    return tr->stop != 0 || (again && tr->t >= again->end);
 }
 
 static const char *signal_name(int number)
@@ -257,6 +286,8 @@ static int end_stopped(struct trainer *tr)
     const char *by = signal_name(tr->stop);
     long long t = tr->t, total = tr->total_steps;
     tr->together = true;
+    if (tr->stop == 0)
+        return pp_fail(PP_ESTOPPED, "after step %lld of %lld, where the other run ended", t, total);
     if (!tr->saver) {
         return pp_fail(PP_ESTOPPED,
                        "after step %lld of %lld by %s; nothing was saved: there is no run folder",
@@ -335,7 +366,8 @@ static int train_step(struct trainer *tr, bool meets)
 static bool meets_after_step(const struct trainer *tr, int done, int steps)
 {
     return done == steps || tr->t == tr->total_steps || is_due_by_steps(tr) ||
-           tr->t >= tr->next_sync || pp_tracer_wants_sync(tr->tracer, tr->t);
+           tr->t >= tr->next_sync || logs_again(tr) || stops_here(tr) ||
+           pp_tracer_wants_sync(tr->tracer, tr->t);
 }
 
 /* Returns the learning rate of step tr->t. With lr_by = epoch it depends on the epochs so far, as
@@ -427,7 +459,7 @@ static int run_epoch(struct trainer *tr)
             PP_TRY(sync_training(tr, steps, end));
         if (!end) {
             PP_TRY(save_when(tr, due));
-            if (tr->stop)
+            if (stops_here(tr))
                 return end_stopped(tr);
         }
     }
@@ -464,8 +496,9 @@ static int run_epoch(struct trainer *tr)
     }
     if (!isfinite(test_loss))
         return end_test_not_finite(tr, test_loss);
-    PP_TRY(save_when(tr, e.best || is_due_by_epochs(tr) || is_due_by_steps(tr)));
-    return tr->stop && tr->t < tr->total_steps ? end_stopped(tr) : 0;
+    bool best = e.best && !tr->spec->options->replay;
+    PP_TRY(save_when(tr, best || is_due_by_epochs(tr) || is_due_by_steps(tr)));
+    return stops_here(tr) && tr->t < tr->total_steps ? end_stopped(tr) : 0;
 }
 
 /* Tells the user if, in a simulation, the stages are hardly faster than one stage. Only small plans
@@ -515,6 +548,7 @@ static int open_outputs(struct trainer *tr)
                           : tr->run->cfg->train.epochs,
         .step = tr->t,
         .goes_on = tr->begin.goes_on,
+        .data_crc = tr->data_crc,
         .changes = tr->changes,
         .graphs = pp_exec_graphs(tr->x)};
     tr->load = getloadavg(&tr->load, 1) == 1 ? tr->load : -1;

@@ -115,6 +115,10 @@ double loop_bubble(const struct totals *w, int ranks);
  * Collective. */
 int loop_finish(struct trainer *tr, uint64_t start);
 
+/* Compares the digest of the weights with that of --expect, on rank 0. Errors: PP_EDIFFERS, with the
+ * first thing known to differ. Local. */
+int finish_check(const struct trainer *tr, const char *sha);
+
 /*
  * ---- nonfinite.c
  *

@@ -9,11 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "ppcli/base/base.h"
 #include "ppcli/data/preprocessing.h"
 #include "ppcli/data/tokenizer.h"
 #include "resume_state.h"
 #include "ppcli/ckpt/checkpoint.h"
+
+#define SUMMARY_BYTES (8 << 20)
 
 /* ---- which folder */
 
@@ -151,6 +155,24 @@ static int is_complete(const struct trainer *tr, const struct pp_ckpt_state *s,
     return 0;
 }
 
+/* Compares the digest in the summary of a complete run with that of --expect. */
+static int check_finished_run(const struct trainer *tr, const struct beginning *b)
+{
+    char path[PP_PATH_MAX];
+    PP_OWN_MEMORY char *text = NULL;
+    size_t bytes = 0;
+    json_t *summary = NULL;
+    if (!tr->spec->options->expect)
+        return 0;
+    PP_TRY(pp_path_format(path, "%s/summary.json", b->dir));
+    PP_TRY(pp_file_read(path, SUMMARY_BYTES, &text, &bytes));
+    PP_TRY(pp_json_load(text, bytes, 0, NULL, &summary));
+    const char *sha = json_string_value(json_object_get(summary, "weights_sha256"));
+    int rc = sha ? finish_check(tr, sha) : pp_fail(PP_EFORMAT, "%s has no weights_sha256", path);
+    json_decref(summary);
+    return rc;
+}
+
 /* Protects checkpoints that were saved under a larger checkpoint.keep from being removed, unless
  * the user gave --overwrite. b->kept becomes the last step that is protected, or -1. */
 static int keep_older(const struct trainer *tr, const struct pp_ckpt *ck, struct beginning *b)
@@ -193,7 +215,7 @@ static int take_checkpoint(struct trainer *tr, const char *path, struct beginnin
         pp_log_info("step %" PRId64 " of %" PRId64
                     " is done: there is nothing left to train, and %s stays as it is",
                     b->step, loop_total_steps(tr), b->dir);
-        return 0;
+        return check_finished_run(tr, b);
     }
     if (b->goes_on) {
         PP_TRY(keep_older(tr, ck, b));

@@ -48,6 +48,7 @@ enum pp_status {
     PP_EPERM = -77,     /* permission */
     PP_ECONFIG = -78,   /* configuration */
     PP_EDIVERGED = -80, /* NaN or Inf in loss or gradients */
+    PP_EDIFFERS = -81,  /* other bits than expected (train --expect, reproduce) */
 };
 
 #define PP_ERROR_TEXT_MAX 4096

@@ -321,6 +321,28 @@ int pp_ckpt_export_vocabulary(const struct pp_ckpt *ck, const struct pp_config *
  * finite; those of reading. */
 int pp_ckpt_check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *out_left);
 
+enum pp_ckpt_missing {
+    PP_CKPT_NOT_IN_FIRST = 1,
+    PP_CKPT_NOT_IN_SECOND,
+    PP_CKPT_OTHER_SHAPE
+};
+
+/* What differs between two checkpoints. */
+struct pp_ckpt_difference {
+    int tensors;                   /* tensors that differ; 0: all are equal, bit by bit */
+    char name[PP_ST_NAME_MAX];     /* the first of them, and what is known of it: */
+    enum pp_ckpt_missing missing;  /* 0: both have it */
+    uint64_t values, elements;     /* values that differ, of all */
+    uint64_t first;                /* the first of them */
+    char place[PP_ST_SHAPE_BYTES]; /* the same as "[1,7]" */
+    float was, is;                 /* in the first and in the second checkpoint */
+};
+
+/* Compares all tensors of floats, also those of the optimizer, by their names. Errors: those of
+ * reading, PP_ERESOURCE. Local. */
+int pp_ckpt_compare(const struct pp_ckpt *a, const struct pp_ckpt *b,
+                    struct pp_ckpt_difference *out);
+
 /* ---- weights */
 
 /* Reads parameters from checkpoints and files, and converts their order to that of memory. */

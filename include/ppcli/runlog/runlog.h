@@ -173,6 +173,15 @@ static inline const char *pp_mean_text(double x, char out[16])
 
 struct pp_pace;
 
+/* The steps at which a run that repeats another one saves and logs, because that one did. Nothing is
+ * owned. */
+struct pp_replay {
+    const int64_t *saves, *records; /* [n_saves], [n_records] steps, ascending */
+    int n_saves, n_records;
+    int64_t
+        end; /* the run saves and stops after this step: PP_ESTOPPED if it is not its last one */
+};
+
 struct pp_metrics_start { /* nothing is owned; all of it outlives the metrics */
     const struct pp_run *run;
     const char *name;                 /* name of the config, for runs without a folder */
@@ -186,6 +195,7 @@ struct pp_metrics_start { /* nothing is owned; all of it outlives the metrics */
     int epochs;                       /* number of epochs, of which the last may be cut short */
     int64_t step;                     /* steps done before; 0: the run begins */
     bool goes_on;                     /* metrics.jsonl exists and ends with that step */
+    const uint32_t (*data_crc)[2];    /* by split: CRC-32 of images, of labels; 0: none */
     const char *changes;              /* see struct pp_ckpt_state; NULL: no changes */
     const char *graphs;               /* result of pp_exec_graphs() */
     struct pp_pace *pace;             /* which ranks are slow; owned by the metrics */

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "ppcli/runlog/runlog.h"
 #include "ppcli/show/columns.h"
 
 /* ---- picture */
@@ -34,6 +35,40 @@ int pp_look_check(const struct pp_look *look);
  */
 int pp_picture_write(const char *path, const char *format, int (*draw)(const void *ctx, FILE *f),
                      const void *ctx);
+
+/* ---- reproduce */
+
+/* A run folder whose run is trained again, and compared with the new run. */
+struct pp_original;
+
+struct pp_config;
+
+#define PP_ORIGINAL_SETTINGS 16
+
+/* A part of a run between two changes of its config. Nothing is owned. */
+struct pp_original_part {
+    struct pp_replay replay;
+    struct pp_setting settings[PP_ORIGINAL_SETTINGS]; /* that differ from those of its end */
+    int n_settings;
+    const char *allow; /* keys that changed before it, for struct pp_train_options; "" : none */
+};
+
+/* Reads what a run has saved and logged. Errors: those of pp_report_open(); PP_ENOINPUT (it has
+ * logged and saved nothing), PP_ERESOURCE. Local. The caller owns *out. */
+int pp_original_open(const char *run, struct pp_original **out);
+void pp_original_close(struct pp_original **o); /* accepts NULL inside */
+
+/* Sets *out to part i of the run; returns false after the last one. */
+bool pp_original_part(const struct pp_original *o, int i, struct pp_original_part *out);
+
+/* Refuses a config whose backend cannot give the bits of the run. Errors: PP_ECONFIG. Local. */
+int pp_original_check(const struct pp_original *o, const struct pp_config *cfg);
+
+/* Compares the run in the folder `again`, which has this config, with the original, and prints what
+ * is equal and what is not. Errors: PP_EDIFFERS with the first step, tensor and element that differ
+ * and the likely cause; those of reading. Local. */
+int pp_original_compare(const struct pp_original *o, struct pp_config *cfg, const char *again,
+                        FILE *f);
 
 /* ---- report */
 

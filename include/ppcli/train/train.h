@@ -43,6 +43,10 @@ struct pp_train_options {
     /* Requests that a signal handler notes, in each process of a run: `stop`, the signal that asked
      * to save and end; `save`, how often it was asked to save and continue. NULL: no requests. */
     const volatile sig_atomic_t *stop, *save;
+    const char *expect; /* digest of the weights with which the run must end, else PP_EDIFFERS;
+                           NULL: any */
+    const struct pp_replay *replay; /* saves and logs at these steps only; NULL: as the config
+                                       says */
     struct pp_trace_wish trace;
     /* Prints this thread's error record. Called by an MPI rank that failed alone, before it ends
      * all processes. NULL: prints nothing. */
