@@ -166,6 +166,52 @@ static int split_products(struct making *k)
     return 0;
 }
 
+/* Numbers steps and micro-batches of events that were numbered from the last one back. What a rank
+ * has more than others becomes an incomplete step before theirs. */
+static void number_steps(struct profile_input *in)
+{
+    int most = find_most(in, offsetof(struct profile_event, mb)) / in->unmarked;
+    for (int i = 0; i < in->n; i++) {
+        struct profile_event *e = &in->events[i];
+        e->step = most - e->mb / in->unmarked;
+        e->mb = in->unmarked - 1 - e->mb % in->unmarked;
+    }
+}
+
+/* Returns whether a rank's step is all forwards and then their backwards in the reverse order, as in
+ * torch's looped schedule. */
+static bool is_mirrored(const struct profile_event *e, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct profile_event *other = &e[n - 1 - i];
+        if ((e[i].op == PP_OP_F) != (i < n / 2) || (i >= n / 2 && e[i].op != PP_OP_B) ||
+            e[i].stage != other->stage || e[i].mb != other->mb)
+            return false;
+    }
+    return n % 2 == 0;
+}
+
+/* Renames the micro-batches of such backwards, so that gradients are added in ascending order: no
+ * time changes by that. The events are sorted by step, rank and start. */
+static void turn_backwards(struct making *k)
+{
+    struct profile_input *in = k->in;
+    int from = 0;
+    for (int i = 1; i <= in->n; i++) {
+        const struct profile_event *e = &in->events[from];
+        if (i < in->n && in->events[i].step == e->step && in->events[i].rank == e->rank)
+            continue;
+        if (!is_mirrored(e, i - from))
+            return;
+        from = i;
+    }
+    for (int i = 0; i < in->n; i++)
+        if (in->events[i].op != PP_OP_F)
+            in->events[i].mb = k->g.microbatches - 1 - in->events[i].mb;
+    if (k->g.chunks > 1)
+        snprintf(in->schedule, sizeof(in->schedule), "looped-bfs");
+}
+
 /* Numbers the steps if the files do not: the n-th event of the same action belongs to the n-th
  * step. */
 static int count_steps(struct making *k)
@@ -196,8 +242,8 @@ static int count_shape(struct making *k)
                        in->stages, k->g.stages);
     if (unnamed)
         PP_TRY(name_chunks(k));
-    for (int i = 0; i < in->n && in->unmarked > 0; i++)
-        in->events[i].mb %= in->unmarked;
+    if (in->unmarked > 0)
+        number_steps(in);
     sort_events(in);
     PP_TRY(split_products(k));
     k->n_virtual = find_most(in, offsetof(struct profile_event, stage)) + 1;
@@ -216,7 +262,9 @@ static int count_shape(struct making *k)
     if (k->n_virtual % k->g.stages)
         return pp_fail(PP_EFORMAT, "%d stages on %d ranks: each rank must hold as many",
                        k->n_virtual, k->g.stages);
-    return count_steps(k);
+    PP_TRY(count_steps(k));
+    turn_backwards(k);
+    return 0;
 }
 
 /* ---- steps and the plan */
@@ -328,6 +376,11 @@ static int take_steps(struct making *k)
     for (int t = 0; t < n; t++)
         if (same_order(k, t, like))
             PP_TRY(take_step(k, t));
+    if (k->in->unmarked > 0 && 2 * p->steps < n)
+        return pp_fail(PP_EFORMAT,
+                       "the ops of these traces are in no order that is known: %d of %d steps are "
+                       "alike; torch's schedules of several stages mark their actions (PP:0F3)",
+                       p->steps, n);
     p->first = p->steps > 4 ? 2 : p->steps > 1;
     return 0;
 }

@@ -141,6 +141,19 @@ static int read_config(const char *folder, struct profile_input *in)
     return 0;
 }
 
+/* Refuses the events from `from` on if their rank has been read before. */
+static int check_once(const char *path, const struct profile_input *in, int from)
+{
+    int rank = in->n > from ? in->events[from].rank : -1;
+    for (int i = 0; i < from && rank >= 0; i++)
+        if (in->events[i].rank == rank)
+            return pp_fail(PP_EFORMAT,
+                           "%s is of rank %d, and so is another file: put the files of one "
+                           "recording in a folder of their own, one of each rank",
+                           path, rank);
+    return 0;
+}
+
 static int read_file(const char *path, int number, struct profile_input *in)
 {
     PP_OWN_MEMORY char *text = NULL;
@@ -157,7 +170,7 @@ static int read_file(const char *path, int number, struct profile_input *in)
         return read_timer(path, text, bytes, in);
     PP_TRY(profile_trace_read(path, text, bytes, rank < 0 ? number : rank, in));
     if (in->n > before)
-        return 0;
+        return check_once(path, in, before);
     return pp_fail(PP_EFORMAT,
                    "%s has no actions of a pipeline: PyTorch marks them as PP:0F3, and its "
                    "profiler must have run while step() did",

@@ -16,12 +16,13 @@ struct profile_event {
 };
 
 /* Marks of a trace that are no actions: a call of an action, the call that receives for one, what
- * begins a step, a receive as the transport saw it. */
+ * begins a step, a receive as the transport saw it, work of the autograd engine. */
 enum {
     PROFILE_CALL = PP_OPS,
     PROFILE_RECV,
     PROFILE_BEGIN,
-    PROFILE_ARRIVAL
+    PROFILE_ARRIVAL,
+    PROFILE_GRADIENT /* the autograd engine begins to work */
 };
 
 struct profile_note { /* of a rank in a step */
@@ -35,8 +36,8 @@ struct profile_input {
     struct profile_note *notes;
     int n, room, n_notes, notes_room;
     int stages, chunks; /* as a config says; 0: unknown */
-    int unmarked;       /* micro-batches of a step where mb counts on over steps; 0: it does not */
-    bool one_clock;     /* of all ranks */
+    int unmarked; /* micro-batches of a step where mb counts back over all steps; 0: it does not */
+    bool one_clock;                       /* of all ranks */
     char host[64], schedule[PP_NAME_MAX]; /* of a trace; empty: unknown */
 };
 

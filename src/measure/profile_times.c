@@ -42,14 +42,15 @@ bool profile_producer(const struct pp_plan *plan, const int *cells, const struct
 }
 
 /* The messages from one rank to another: the least time from the sender's end to the end of the
- * action that needs the message, and the same without the least time of such an action. */
+ * action that needs the message, the same without the least time of such an action, and the least
+ * time from the sender's start. */
 struct lag {
-    double whole, net;
+    double whole, net, start;
 };
 
 static struct lag find_lag(const struct pp_profile *p, const int *cells, int from, int to)
 {
-    double lag[2] = {1e300, 1e300}, takes[2] = {1e300, 1e300};
+    double lag[2] = {1e300, 1e300}, takes[2] = {1e300, 1e300}, start = 1e300;
     int ranks = p->plan->geometry.stages, rank, at;
     for (int k = 0; k < p->plan->ranks[to].n_actions; k++) {
         const struct pp_action *a = &p->plan->ranks[to].actions[k];
@@ -60,21 +61,25 @@ static struct lag find_lag(const struct pp_profile *p, const int *cells, int fro
             double end = p->end[t * ranks + to][k];
             lag[kind] = fmin(lag[kind], end - p->end[t * ranks + from][at]);
             takes[kind] = fmin(takes[kind], end - p->start[t * ranks + to][k]);
+            start = fmin(start, end - p->start[t * ranks + from][at]);
         }
     }
     double f = lag[0] < 1e300 ? lag[0] - takes[0] : 1e300;
     double b = lag[1] < 1e300 ? lag[1] - takes[1] : 1e300;
-    return (struct lag){fmin(lag[0], lag[1]), fmin(f, b)};
+    return (struct lag){fmin(lag[0], lag[1]), fmin(f, b), start};
 }
 
 /* Corrects the clocks of two neighbours if an action seems to end before the message that it needs
- * is sent. The shift makes messages of both directions equally fast. */
-static void align_clocks(struct pp_profile *p, const int *cells)
+ * is sent; where the files name one host, before the sender began, because hosts of containers may
+ * have the same name. The shift makes messages of both directions equally fast. */
+static void align_clocks(struct pp_profile *p, const int *cells, bool one_host)
 {
     int ranks = p->plan->geometry.stages;
     for (int r = 1; r < ranks; r++) {
         struct lag there = find_lag(p, cells, r - 1, r), back = find_lag(p, cells, r, r - 1);
-        double shift = there.whole < 0 || back.whole < 0 ? (there.net - back.net) / 2 : 0;
+        bool late =
+            one_host ? there.start < 0 || back.start < 0 : there.whole < 0 || back.whole < 0;
+        double shift = late ? (there.net - back.net) / 2 : 0;
         if (shift == 0 || there.whole >= 1e300 || back.whole >= 1e300)
             continue;
         for (int t = 0; t < p->steps; t++) {
@@ -113,8 +118,7 @@ int profile_settle(struct pp_profile *p, bool one_clock)
     int *cells;
     int ranks = p->plan->geometry.stages;
     PP_TRY(profile_cells(p->plan, &cells));
-    if (!one_clock)
-        align_clocks(p, cells);
+    align_clocks(p, cells, one_clock);
     for (int t = 0; t < p->steps; t++)
         trim_starts(p, cells, t);
     for (int t = 0; t + 1 < p->steps; t++) {

@@ -20,9 +20,10 @@
 
 struct trace {
     struct profile_input *in;
-    int from; /* its first event */
-    int rank; /* -1: the events say it */
-    bool gpu; /* has the device's times: those of the host do not count */
+    int from;      /* its first event */
+    int rank;      /* -1: the events say it */
+    bool gpu;      /* has the device's times: those of the host do not count */
+    bool overlaps; /* a forward and a backward may be one event */
 };
 
 const char *profile_object(const char *at, const char *end, size_t *bytes)
@@ -90,11 +91,23 @@ static bool read_cell(const char *text, struct profile_event *e)
     return false;
 }
 
+/* Reads the name of a forward and a backward that are one action, such as "(0F3;3B1)OVERLAP_F_B". */
+static bool read_overlap(const char *text, struct profile_event *f, struct profile_event *b)
+{
+    char cells[2][32];
+    return sscanf(text, "(%31[^;];%31[^)])OVERLAP_F_B", cells[0], cells[1]) == 2 &&
+           read_cell(cells[0], f) && read_cell(cells[1], b) && f->op == PP_OP_F &&
+           (b->op == PP_OP_B || b->op == PP_OP_I);
+}
+
 static int take_torch(struct trace *t, const json_t *o, struct profile_event *e)
 {
     const char *name = text_of(o, "name"), *category = text_of(o, "cat");
-    bool gpu = strcmp(category, "gpu_user_annotation") == 0;
+    struct profile_event second = *e;
+    bool gpu = strcmp(category, "gpu_user_annotation") == 0, two = false;
     bool known = strncmp(name, "PP:", 3) == 0 && read_cell(name + 3, e);
+    if (strncmp(name, "PP:(", 4) == 0)
+        known = two = read_overlap(name + 3, e, &second);
     if (strncmp(name, "Forward ", 8) == 0 || strncmp(name, "Backward ", 9) == 0) {
         e->op = name[0] == 'F' ? PP_OP_F : PP_OP_B;
         e->mb = atoi(strchr(name, ' '));
@@ -103,6 +116,9 @@ static int take_torch(struct trace *t, const json_t *o, struct profile_event *e)
     } else if (strcmp(name, "gloo:recv") == 0) {
         e->op = PROFILE_ARRIVAL;
         known = true;
+    } else if (t->overlaps && strncmp(name, "autograd::engine", 16) == 0) {
+        e->op = PROFILE_GRADIENT;
+        known = true;
     }
     if (!known || (t->gpu && !gpu))
         return 0;
@@ -110,7 +126,8 @@ static int take_torch(struct trace *t, const json_t *o, struct profile_event *e)
         t->in->n = t->from;
     t->gpu = gpu;
     t->in->source = "PyTorch";
-    return profile_add(t->in, e);
+    PP_TRY(profile_add(t->in, e));
+    return two ? profile_add(t->in, &second) : 0;
 }
 
 static int take_ppcli(struct trace *t, const json_t *o, const json_t *args, struct profile_event *e)
@@ -171,14 +188,14 @@ static int take_object(struct trace *t, const json_t *o, int number)
 }
 
 /* Returns whether the object may be an event that is read, because it has one of a few words. */
-static bool is_wanted(const char *at, size_t n)
+static bool is_wanted(const struct trace *t, const char *at, size_t n)
 {
     static const char *const words[] = {"\"PP:",     "ward ",     "microbatch", "world_size",
                                         "fwd_start", "gloo:recv", "\"ppcli\""};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (memmem(at, n, words[i], strlen(words[i])))
             return true;
-    return false;
+    return t->overlaps && memmem(at, n, "autograd::engine", 16);
 }
 
 static int by_start(const void *a, const void *b)
@@ -234,8 +251,26 @@ static void join_calls(struct profile_event *e, int n)
             last = &e[k];
         else if (e[k].op == PROFILE_BEGIN)
             last = NULL;
-        else if (e[k].op != PROFILE_ARRIVAL && last && e[k].start >= last->end)
+        else if (e[k].op < PROFILE_ARRIVAL && last && e[k].start >= last->end)
             last->after += e[k].end - e[k].start;
+}
+
+/* Splits a forward and a backward that are one event where the autograd engine begins, or if the
+ * trace does not tell, where a backward takes twice as long. */
+static void split_overlaps(struct profile_event *e, int n)
+{
+    for (int k = 0; k + 1 < n; k++) {
+        struct profile_event *f = &e[k], *b = &e[k + 1];
+        double at = f->start + (f->end - f->start) / 3;
+        if (f->op != PP_OP_F || b->op >= PP_OPS || b->start != f->start || b->end != f->end)
+            continue;
+        for (int i = k + 2; i < n && e[i].start < f->end; i++)
+            if (e[i].op == PROFILE_GRADIENT) {
+                at = e[i].start;
+                break;
+            }
+        f->end = b->start = at;
+    }
 }
 
 static void end_trace(struct trace *t)
@@ -244,6 +279,7 @@ static void end_trace(struct trace *t)
     int n = t->in->n - t->from, kept = 0;
     if (n > 0)
         qsort(e, (size_t)n, sizeof(*e), by_start);
+    split_overlaps(e, n);
     trim_waits(e, n);
     join_calls(e, n);
     for (int k = 0; k < n; k++) {
@@ -276,14 +312,16 @@ int profile_trace_read(const char *path, const char *text, size_t bytes, int ran
                        struct profile_input *in)
 {
     struct trace t = {.in = in, .from = in->n, .rank = rank};
-    const char *end = text + bytes, *at = memchr(text, '{', bytes);
+    const char *end = text + bytes, *at = memchr(text, '{', bytes), *rest;
     const char *list = memchr(text, '[', bytes);
     size_t n = 0;
     int number = 0;
-    at = at && (!list || at < list) ? at + 1 : text; /* past the bracket of the whole */
-    for (; (at = profile_object(at, end, &n)); at += n) {
+    bool whole = at && (!list || at < list);
+    t.overlaps = memmem(text, bytes, "OVERLAP_F_B", 11);
+    rest = at = whole ? at + 1 : text; /* past the bracket of the whole */
+    for (; (at = profile_object(at, end, &n)); rest = at += n) {
         json_t *o = NULL;
-        if (!is_wanted(at, n))
+        if (!is_wanted(&t, at, n))
             continue;
         PP_TRY(pp_json_load(at, n, JSON_DECODE_INT_AS_REAL, NULL, &o));
         if (!o)
@@ -294,6 +332,10 @@ int profile_trace_read(const char *path, const char *text, size_t bytes, int ran
         json_decref(o);
         PP_TRY(rc);
     }
+    size_t left = (size_t)(end - rest);
+    if (whole && (memchr(rest, '{', left) || !memchr(rest, '}', left)))
+        return pp_fail(PP_EFORMAT, "%s ends after %zu bytes in the middle: it is not complete",
+                       path, bytes);
     end_trace(&t);
     read_host(in, text, bytes);
     return in->n > t.from ? 0 : profile_unmarked_read(text, bytes, t.rank, in);

@@ -3,7 +3,8 @@
  * Reads traces without marks, such as those of torch's Schedule1F1B, from their ops. Ops of the
  * autograd engine are a backward; other ops that are followed by a send, or by a backward, are a
  * forward; sends, receives and steps of the optimizer lie between. Forwards and backwards are
- * numbered as they come; how many a step has follows from a rank that runs ahead.
+ * numbered from the last one back, because the first step has more of them: stages exchange shapes and
+ * run one micro-batch to find them. How many a step has follows from a rank that runs ahead.
  */
 #include "profile_read.h"
 
@@ -47,6 +48,8 @@ static int take_op(struct ops *ops, const json_t *o)
         return 0;
     struct op op = {.start = json_number_value(ts) * 1e-6};
     op.end = op.start + json_number_value(dur) * 1e-6;
+    if (begins(name, "ProfilerStep")) /* a span around a step: only its beginning splits */
+        op.end = op.start;
     op.kind = begins(name, "c10d::send")                            ? SEND
               : begins(name, "c10d::recv_")                         ? RECV
               : !host || begins(name, "c10d::")                     ? OTHER
@@ -82,16 +85,34 @@ static void join_ops(struct ops *ops)
     ops->n = kept;
 }
 
+static bool is_forward(const struct ops *ops, int k, int rank)
+{
+    enum kind next = k + 1 < ops->n ? ops->at[k + 1].kind : OTHER;
+    enum kind before = k > 0 ? ops->at[k - 1].kind : OTHER;
+    /* what follows a backward is copying its gradient, but on the first rank, which sends none */
+    bool sent = next == SEND && (rank == 0 || before != BACKWARD);
+    return ops->at[k].kind == FORWARD && (sent || next == BACKWARD);
+}
+
+/* Sets the micro-batches of a rank's actions to their number from the last one back, and
+ * in->unmarked to at least the first number of both kinds that is the same. */
+static void number_back(struct profile_input *in, int first)
+{
+    int n[2] = {0}, step = 0;
+    for (int k = in->n - 1; k >= first; k--) {
+        struct profile_event *e = &in->events[k];
+        e->mb = n[e->op != PP_OP_F]++;
+        step = n[0] == n[1] && step == 0 ? n[0] : step;
+    }
+    in->unmarked = step > in->unmarked ? step : in->unmarked;
+}
+
 static int add_actions(const struct ops *ops, int rank, struct profile_input *in)
 {
-    int n[2] = {0}, step = 0, first = in->n;
+    int first = in->n;
     for (int k = 0; k < ops->n; k++) {
         const struct op *op = &ops->at[k];
-        enum kind next = k + 1 < ops->n ? ops->at[k + 1].kind : OTHER;
-        enum kind before = k > 0 ? ops->at[k - 1].kind : OTHER;
-        /* what follows a backward is copying its gradient, but on the first rank, which sends none */
-        bool sent = next == SEND && (rank == 0 || before != BACKWARD);
-        bool forward = op->kind == FORWARD && (sent || next == BACKWARD);
+        bool forward = is_forward(ops, k, rank);
         if ((op->kind == SEND || op->kind == RECV) && in->n > first)
             in->events[in->n - 1].after += op->end - op->start;
         if (!forward && op->kind != BACKWARD)
@@ -99,12 +120,10 @@ static int add_actions(const struct ops *ops, int rank, struct profile_input *in
         struct profile_event e = {.start = op->start, .end = op->end, .rank = rank, .step = -1};
         e.op = forward ? PP_OP_F : PP_OP_B;
         e.stage = rank;
-        e.mb = n[!forward]++;
-        step = n[0] == n[1] && step == 0 ? n[0] : step;
         PP_TRY(profile_add(in, &e));
     }
+    number_back(in, first);
     in->source = "PyTorch";
-    in->unmarked = step > in->unmarked ? step : in->unmarked;
     return 0;
 }
 

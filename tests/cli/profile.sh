@@ -114,6 +114,29 @@ same "$(value schedule) $(value stages) $(value replicas) $(value microbatches)"
 same "$(printf '%.3f %.3f' "$(value step)" "$(value clock_shift)")" "0.150 4.000"
 at_most error_each 0.1
 
+begin "hosts of containers may have one name and clocks far apart"
+for r in 0 1 2 3; do trace "$r" one $((r % 2 * 50000000)); done
+run profile hosts --format json
+code_is 0
+same "$(printf '%.3f %.3f' "$(value step)" "$(value clock_shift)")" "0.150 50.000"
+at_most error_each 0.1
+
+begin "a file twice, half a file"
+cp -r hosts twice
+cp twice/rank1_trace.json "twice/rank1_trace (1).json"
+run profile twice
+code_is 65
+err_has 'is of rank 1, and so is another file: put the files of one recording in a folder of their own'
+for bytes in 500 900 1210; do
+    head -c "$bytes" hosts/rank1_trace.json > hosts/cut
+    cp -r hosts short
+    mv short/cut short/rank1_trace.json
+    run profile short
+    code_is 65
+    err_has "rank1_trace.json ends after $bytes bytes in the middle: it is not complete"
+    rm -r short hosts/cut
+done
+
 begin "a table of any program"
 cat > table.csv << 'END'
 rank,action,start_ms,end_ms
@@ -159,7 +182,7 @@ code_is 66
 printf '{"traceEvents": [{"ph": "X", "name": "PP:0F0", "ts": 1, "dur"' > cut.json
 run profile cut.json
 code_is 65
-err_has 'cut.json has no actions of a pipeline'
+err_has 'cut.json ends after 61 bytes in the middle'
 cp "$profiles/torch/int-2/rank0_trace.json.gz" rank0_trace.json.gz
 run profile rank0_trace.json.gz
 code_is 65

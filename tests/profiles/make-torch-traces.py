@@ -5,8 +5,8 @@ The traces in torch/: PyTorch's profiler over torch.distributed.pipelining, on g
 
     make-torch-traces.py RANKS gpipe|1f1b|int|bfs|zb|zbv|dualpipev MICROBATCHES FOLDER WIDTH ROWS [first] [spans]
 
-first: the profile holds the first step, in which stages exchange shapes. spans: the profiler is told of every step,
-which makes spans such as ProfilerStep#2. Without both, two steps are run before the two that are recorded.
+first: the profile holds the first step, in which stages exchange shapes. spans: the profiler is told of every step
+and has a schedule, which makes spans such as ProfilerStep#2. Without both, two steps are run before the two that are recorded.
 """
 import os
 import sys
@@ -43,14 +43,17 @@ def work(rank, ranks, kind, microbatches, folder, width, rows, words):
         last = {'target': y, 'losses': []} if count - 1 in held else {}
         schedule.step(*([x] if 0 in held else []), **last)
 
-    for _ in range(0 if 'first' in words else 2):
+    first, spans = 'first' in words, 'spans' in words
+    count_all = 3 if first else 2
+    for _ in range(0 if first else 2):
         step()
-    with profile(activities=[ProfilerActivity.CPU]) as p:
-        for _ in range(3 if 'first' in words else 2):
+    plan = torch.profiler.schedule(wait=0, warmup=0, active=count_all, repeat=1) if spans else None
+    with profile(activities=[ProfilerActivity.CPU], schedule=plan,
+                 on_trace_ready=lambda p: p.export_chrome_trace(f'{folder}/rank{rank}_trace.json.gz')) as p:
+        for _ in range(count_all):
             step()
-            if 'spans' in words:
+            if spans:
                 p.step()
-    p.export_chrome_trace(f'{folder}/rank{rank}_trace.json.gz')
     dist.barrier()
     dist.destroy_process_group()
 
