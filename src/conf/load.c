@@ -213,6 +213,11 @@ void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
     }
 }
 
+void pp_config_plan_only(struct pp_config *cfg)
+{
+    cfg->model.planned = true;
+}
+
 int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
 {
     int option = conf_option_index(key);

@@ -63,18 +63,21 @@ static void join_name(const struct builder *b, const char *name, char *out, size
     snprintf(out, bytes, "%s%s%s", b->prefix, b->prefix[0] && name[0] ? "." : "", name);
 }
 
-/* Returns whether a value of this shape has more floats than an int can count; reports that if it
- * has. */
+/* Returns whether a value of this shape has more floats than an int can count, as kernels do, or,
+ * of a model that is only planned, than a double can; reports that if it has. */
 static bool is_too_large(struct builder *b, const struct pp_shape *s)
 {
     char text[48];
-    double floats = 1;
+    double floats = 1, most = b->cfg->model.planned ? 0x1p53 : INT_MAX;
     for (int i = 0; i < s->n; i++)
         floats *= s->dims[i];
     pp_shape_text(s, text, sizeof(text));
-    if (floats > INT_MAX)
-        refuse(b, "a value of shape %s is larger than 2^31 - 1 numbers", text);
-    return floats > INT_MAX;
+    if (floats > most)
+        refuse(b, "a value of shape %s is larger than %s numbers%s", text,
+               b->cfg->model.planned ? "2^53" : "2^31 - 1",
+               pp_has_word("gpt llama", b->cfg->model.type) ? ": set a smaller model.block_size"
+                                                            : "");
+    return floats > most;
 }
 
 struct pp_node *add_node_of(struct builder *b, const struct pp_node_op *op, const char *name,
@@ -171,6 +174,13 @@ static int count_readers(const struct pp_model *m, int value)
     return n;
 }
 
+/* Returns the floats of a sample, at most INT_MAX. */
+static int count_floats(const struct pp_shape *s)
+{
+    size_t floats = pp_shape_floats(s);
+    return floats < INT_MAX ? (int)floats : INT_MAX;
+}
+
 static int finish_layer(struct pp_model *m, struct pp_layer *l)
 {
     int end = l->index + 1 < m->n_layers ? l[1].first_node : m->n_nodes;
@@ -178,8 +188,8 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     l->last_node = end - 1;
     l->x = l->first_node; /* the value of the node before */
     l->y = end;
-    l->in = (int)pp_shape_floats(&m->values[l->x]);
-    l->out = (int)pp_shape_floats(&m->values[l->y]);
+    l->in = count_floats(&m->values[l->x]);
+    l->out = count_floats(&m->values[l->y]);
     l->wants_dx = needs_gradient(m, l->x);
     for (int i = l->first_node; i < end; i++) {
         struct pp_node *n = &m->nodes[i];

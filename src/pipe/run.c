@@ -60,7 +60,9 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
         return pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",
                                  pp_error_get()->text);
     PP_TRY(rc);
-    int rows = pp_model_targets(m), has = data.targets;
+    bool planned = cfg->model.planned; /* of a text: its outputs may be too many to count */
+    int rows = planned ? m->values[m->n_values - 1].dims[0] : pp_model_targets(m);
+    int has = data.targets;
     if (has == 0) /* unknown before the model is, or without files */
         has = pp_dataset_info(cfg->data.dataset)->windows ? (int)pp_shape_floats(&m->values[0])
                                                           : rows;

@@ -104,7 +104,8 @@ static double node_time(const struct estimation *e, const struct pp_node *n, int
 double estimate_passed(const struct estimation *e)
 {
     const struct pp_model *m = e->s->model;
-    return (double)e->rows * m->layers[layer_of(m, BLOCK)].out * VALUE / e->p->context;
+    double floats = (double)pp_shape_floats(&m->values[m->layers[layer_of(m, BLOCK)].y]);
+    return e->rows * floats * VALUE / e->p->context;
 }
 
 /* Returns the seconds that the messages of a block's F take; those of its I take as long. They are
@@ -222,7 +223,9 @@ static void price_shards(struct estimation *e)
 
 static void price_loss(struct estimation *e)
 {
-    double values = (double)e->rows * e->s->model->outputs / (e->p->tensor * e->p->context);
+    const struct pp_model *m = e->s->model;
+    double logits = (double)pp_shape_floats(&m->values[m->n_values - 1]);
+    double values = e->rows * logits / (e->p->tensor * e->p->context);
     e->pieces.t[HEAD][I] += pp_price_loss(e->s->cluster, values, VALUE);
     e->pieces.keeps[HEAD] = (VALUE + MASTER) * values;
 }

@@ -5,6 +5,7 @@
 #include "estimate.h"
 #include "machine_plan.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -20,8 +21,26 @@ struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *
                                      .fp8 = p->fp8};
 }
 
+/* Do other systems train such a model on such a machine? They do with bf16 on devices. */
+static bool others_train(const struct pp_machine_plan *p)
+{
+    return p->cfg->run.precision == PP_PRECISION_BF16 && pp_cluster_has_devices(&p->cluster) &&
+           pp_estimate_takes(p->cfg);
+}
+
+/* Does the model have a value that is too large for ppcli's kernels? */
+static bool is_too_large(const struct pp_model *m)
+{
+    int i = 0;
+    while (i < m->n_values && pp_shape_floats(&m->values[i]) <= INT_MAX)
+        i++;
+    return i < m->n_values;
+}
+
 int pp_machine_plan_load(struct pp_machine_plan *p)
 {
+    if (others_train(p) && (!p->asked.only || strcmp(p->asked.only, "ppcli") != 0))
+        pp_config_plan_only(p->cfg);
     PP_TRY(pp_run_model(p->cfg, &p->model));
     p->parameters = estimate_floats(p->cfg, p->model);
     int train_n = p->cfg->train.batch_size, test_n = train_n;
@@ -124,12 +143,10 @@ static int check_peaks(const struct pp_machine_plan *p)
 static int find(struct pp_machine_plan *p)
 {
     const struct pp_asked *a = &p->asked;
-    bool halves = p->cfg->run.precision == PP_PRECISION_BF16 && pp_cluster_has_devices(&p->cluster);
-    bool others = /* they train with bf16 on devices */
-        halves && pp_estimate_takes(p->cfg) && (!a->only || strcmp(a->only, "ppcli") != 0);
+    bool others = others_train(p) && (!a->only || strcmp(a->only, "ppcli") != 0);
     bool divided = a->tensor.n > 0 && !asked_has(&a->tensor, 1);
     divided = divided || (a->context.n > 0 && !asked_has(&a->context, 1)) || a->layout;
-    bool own = !p->fp8 && p->cfg->model.experts == 0 && !divided &&
+    bool own = !p->fp8 && p->cfg->model.experts == 0 && !divided && !is_too_large(p->model) &&
                (!a->only || !others || strcmp(a->only, "ppcli") == 0);
     if (p->cfg->pipeline.slower.n > 0)
         return pp_config_problem(p->cfg, "pipeline.slower",

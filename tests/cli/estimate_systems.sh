@@ -160,6 +160,21 @@ refused 78 'has no device.bf16' llama-70b.ini --machine "$folder/halves.ini" --r
 refused 78 'has device.tf32' llama-70b.ini --machine "$folder/processor.ini" --ranks 64 --tensor 2
 refused 78 'has no device.fp8' llama-70b.ini --machine 8xa100 --ranks 64 --compare 'tp=8 pp=4' --fp8
 
+begin "a plan of long texts and large vocabularies allocates nothing: only kernels have a limit"
+run estimate $large 'tp=8 pp=4' --set model.block_size=131072
+out_has '134.2 million tokens a step' 'It does not fit'
+run estimate $large 'tp=8 cp=8 zero=3 recompute=full' --set model.block_size=131072
+out_lacks 'It does not fit'
+run estimate $large 'tp=8 cp=2 pp=4' --set model.block_size=65536 --set model.vocab_size=128256
+code_is 0
+estimate llama-70b.ini --machine 8xh100-nvlink --ranks 64 --set model.block_size=131072 --batch-size 32 --format json
+same "$(numbers step_s | awk '$1 > 1' | wc -l | awk '{ print ($1 > 0) }')" 1
+refused 78 'set a smaller model.block_size' llama-70b.ini --machine 8xh100-nvlink --ranks 64 --only ppcli \
+    --set model.block_size=131072
+run explain llama-70b.ini --set model.block_size=131072
+code_is 78
+err_has 'set a smaller model.block_size'
+
 begin "a page draws one step, and says where it is a part"
 run estimate $large 'tp=8 pp=4' --html "$folder/page.html" # 512 micro-batches
 same "$(grep -c '"microbatches": 512' "$folder/page.html")" 1

@@ -303,6 +303,7 @@ struct pp_config {
     } data;
     struct {
 #include "ppcli/conf/keys_model.def"
+        bool planned; /* never computed here: values may have more numbers than kernels count */
         /* the tokens come from model.from's tokenizer. (model.from itself is empty once the other
          * keys are set from it, unless it is the model: an archive.) */
         bool is_foreign;
@@ -396,6 +397,8 @@ bool pp_config_was_set(const struct pp_config *cfg, const char *key);
  * that the key cannot have), PP_ERESOURCE.
  */
 int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
+/* Says that the model of the config is only planned and never computed (model.planned). */
+void pp_config_plan_only(struct pp_config *cfg);
 
 /* A value for a key from another file, which replaces the default. A value that the user set must
  * be the same, unless it is free. */

@@ -337,7 +337,8 @@ struct pp_model {
     struct pp_layer *layers;
     struct pp_param *params;
     int n_values, n_nodes, n_layers, n_params;
-    int inputs, outputs; /* floats of a sample of the first value, and of the last */
+    int inputs, outputs; /* floats of a sample of the first value, and of the last; if the model is
+                            only planned, at most INT_MAX, as in layers */
     int classes;         /* channels of the last value, which has one target per position */
     size_t n_floats;     /* of all layers */
     size_t n_tied;       /* floats that are copies of tied parameters */
