@@ -87,6 +87,20 @@ bool pp_text_ends(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+void pp_text_csv(const char *before, const char *text, FILE *f)
+{
+    if (!strpbrk(text, ",\"\n\r")) {
+        fprintf(f, "%s%s", before, text);
+        return;
+    }
+    fprintf(f, "\"%s", before);
+    for (const char *p = text; *p; p++) {
+        fputs(*p == '"' ? "\"" : "", f);
+        fputc(*p, f);
+    }
+    fputc('"', f);
+}
+
 #define SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._,:/=+-@%"
 
 const char *pp_text_shell(const char *word, char *out, size_t bytes)

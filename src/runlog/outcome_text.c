@@ -70,20 +70,6 @@ static void print_share(FILE *f, double x)
         fprintf(f, "  %9.4f", x);
 }
 
-void pp_text_csv(const char *before, const char *text, FILE *f)
-{
-    if (!strpbrk(text, ",\"\n\r")) {
-        fprintf(f, "%s%s", before, text);
-        return;
-    }
-    fprintf(f, "\"%s", before);
-    for (const char *p = text; *p; p++) {
-        fputs(*p == '"' ? "\"" : "", f);
-        fputc(*p, f);
-    }
-    fputc('"', f);
-}
-
 /* ---- classes */
 
 static double f1_of(const struct pp_outcome *o, int i)

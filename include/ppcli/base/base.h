@@ -254,6 +254,10 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes);
  * not quoted. Returns out. */
 const char *pp_text_shell(const char *word, char *out, size_t bytes);
 
+/* Writes a field of a CSV file, a plain word and a text, in quotes if the text contains a comma, a
+ * quote or a line end. */
+void pp_text_csv(const char *before, const char *text, FILE *f);
+
 /* Returns the length of the byte order mark at the start of a text, 3, or 0 if there is none.
  * Readers skip it. */
 static inline size_t pp_text_bom(const char *text)

@@ -58,8 +58,4 @@ int pp_outcome_print(struct pp_outcome *o, FILE *f);
 /* Writes all of it as keys of the current object. Errors: PP_ERESOURCE. */
 int pp_outcome_json(struct pp_outcome *o, struct pp_json *j);
 
-/* Writes a field of a CSV file, a plain word and a text, in quotes if the text contains a comma, a
- * quote or a line end. */
-void pp_text_csv(const char *before, const char *text, FILE *f);
-
 #endif
