@@ -30,6 +30,10 @@ static int list_steps(const json_t *records, const char *key, int64_t **out, int
     return 0;
 }
 
+/* The digests of the data, as the state of a checkpoint has them. */
+static const char *const state_names[4] = {"data.train.images", "data.train.labels",
+                                           "data.test.images", "data.test.labels"};
+
 /* Lists the checkpoints, the oldest first, and reads what the newest one says of the run. */
 static int read_checkpoints(struct pp_original *o)
 {
@@ -46,6 +50,8 @@ static int read_checkpoints(struct pp_original *o)
         if (pp_ckpt_open(path, PP_CKPT_STRUCTURE, &ck) < 0)
             continue; /* damaged: the comparison says so */
         const char *changes = pp_ckpt_state(ck)->changes;
+        for (int k = 0; k < 4; k++)
+            o->data_crc[k] = pp_ckpt_get(pp_ckpt_state(ck), state_names[k], 0);
         o->config = pp_strdup(ck->config ? ck->config : "");
         o->changes = changes ? pp_strdup(changes) : NULL;
         PP_TRY(o->config && (o->changes || !changes) ? 0 : PP_ERESOURCE);
@@ -69,13 +75,16 @@ static int64_t last_step(const struct pp_original *o)
 /* ---- parts */
 
 /* A value of the config that holds up to a step. */
-static void add_setting(struct reproduce_part *p, const char *key, const char *value)
+static void add_setting(struct pp_original *o, struct reproduce_part *p, const char *key,
+                        const char *value)
 {
     for (int i = 0; i < p->n; i++)
         if (strcmp(p->settings[i].key, key) == 0)
             return; /* an earlier change of this key has it */
-    if (p->n == PP_ORIGINAL_SETTINGS)
+    if (p->n == PP_ORIGINAL_SETTINGS) {
+        o->too_many = true;
         return;
+    }
     snprintf(p->keys[p->n], sizeof(p->keys[0]), "%s", key);
     snprintf(p->values[p->n], sizeof(p->values[0]), "%s", strcmp(value, "empty") == 0 ? "" : value);
     p->settings[p->n] = (struct pp_setting){p->keys[p->n], p->values[p->n], NULL};
@@ -87,9 +96,12 @@ static void add_end(struct pp_original *o, int64_t step)
     int at = 0;
     while (at < o->n_parts && o->parts[at].end < step)
         at++;
-    if (step <= 0 || o->n_parts == REPRODUCE_PARTS_MAX ||
-        (at < o->n_parts && o->parts[at].end == step))
+    if (step <= 0 || (at < o->n_parts && o->parts[at].end == step))
         return;
+    if (o->n_parts == REPRODUCE_PARTS_MAX) {
+        o->too_many = true;
+        return;
+    }
     memmove(&o->parts[at + 1], &o->parts[at], (size_t)(o->n_parts - at) * sizeof(*o->parts));
     o->n_parts++;
     o->parts[at] = (struct reproduce_part){.end = step};
@@ -107,7 +119,7 @@ static void note_change(struct pp_original *o, int64_t step, const char *key, co
     for (int i = 0; i < o->n_parts; i++) {
         struct reproduce_part *p = &o->parts[i];
         if (p->end <= step)
-            add_setting(p, key, was);
+            add_setting(o, p, key, was);
         else if (!pp_has_word(p->allow, key))
             pp_text_add(p->allow, sizeof(p->allow), "%s%s", p->allow[0] ? "," : "", key);
     }
@@ -118,38 +130,55 @@ static void take_change(void *ctx, const struct pp_change *c)
     note_change(ctx, c->step, c->key, c->was);
 }
 
-/* Finds where a resumed run had another number of replicas. `pass` 0 notes the steps, 1 the values.
- * Only they change bits without --allow. */
-static void note_resumes(struct pp_original *o, int pass)
+/* Finds where a resumed run had another value of `field`, and what the parts before had for `key`.
+ * `pass` 0 notes the steps, 1 the values. */
+static void note_resumes(struct pp_original *o, int pass, const char *field, const char *key)
 {
-    double replicas = report_number(o->report->header, "replicas");
+    double before = report_number(o->report->header, field);
     const json_t *event;
     size_t i;
     json_array_foreach(o->report->events, i, event)
     {
-        double now = report_number(event, "replicas"), step = report_number(event, "step");
+        double now = report_number(event, field), step = report_number(event, "step");
         char was[32];
         if (strcmp(report_text(event, "type"), "resume") != 0 || !(step >= 0) || isnan(now))
             continue;
-        snprintf(was, sizeof(was), "%.0f", replicas);
-        if (now < replicas || now > replicas) {
+        snprintf(was, sizeof(was), "%.0f", before);
+        if (now < before || now > before) {
             if (pass == 0)
                 add_end(o, (int64_t)step);
             else
-                note_change(o, (int64_t)step, "pipeline.replicas", was);
+                note_change(o, (int64_t)step, key, was);
         }
-        replicas = now;
+        before = now;
     }
+}
+
+/* Notes what changes bits without --allow: the number of replicas, and the length of a run whose
+ * learning rate depends on it. */
+static void note_lengths(struct pp_original *o, int pass)
+{
+    char schedule[32] = "", steps[32] = "";
+    const char *config = o->report->config ? o->report->config : "";
+    pp_config_written(config, "train.lr_schedule", schedule, sizeof(schedule));
+    pp_config_written(config, "train.lr_steps", steps, sizeof(steps));
+    note_resumes(o, pass, "replicas", "pipeline.replicas");
+    if (pp_has_word("linear cosine wsd", schedule) && atoll(steps) == 0)
+        note_resumes(o, pass, "total_steps", "train.lr_steps");
 }
 
 static int divide(struct pp_original *o)
 {
     add_end(o, last_step(o));
     PP_TRY(pp_changes_visit(o->changes, end_at_change, o));
-    note_resumes(o, 0);
+    note_lengths(o, 0);
     PP_TRY(pp_changes_visit(o->changes, take_change, o));
-    note_resumes(o, 1);
-    return 0;
+    note_lengths(o, 1);
+    return o->too_many ? pp_fail(PP_ECONFIG,
+                                 "%s was resumed with other settings more often than the %d times "
+                                 "that can be repeated",
+                                 o->report->name, REPRODUCE_PARTS_MAX - 1)
+                       : 0;
 }
 
 static int open_original(const char *run, struct pp_original *o)

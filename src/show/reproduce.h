@@ -13,8 +13,10 @@ struct pp_original {
     struct pp_report *report; /* owned */
     int64_t *saves, *records; /* owned: steps of its checkpoints and records, ascending */
     int n_saves, n_records;
-    char *changes; /* owned: those that --allow made, as in struct pp_ckpt_state; NULL: none */
-    char *config;  /* owned: config in its newest checkpoint; NULL: it has none */
+    char *changes;      /* owned: those that --allow made, as in struct pp_ckpt_state; NULL: none */
+    char *config;       /* owned: config in its newest checkpoint; NULL: it has none */
+    double data_crc[4]; /* training images and labels, test images and labels, as its newest
+                           checkpoint has them; 0: not known */
     struct reproduce_part {
         int64_t end;
         struct pp_setting settings[PP_ORIGINAL_SETTINGS];
@@ -23,6 +25,7 @@ struct pp_original {
         char allow[512];
     } parts[REPRODUCE_PARTS_MAX];
     int n_parts;
+    bool too_many; /* there are more parts, or more changes in one */
 };
 
 /* What differs between a run and the same run again. */

@@ -64,12 +64,13 @@ static const char *const data_names[4] = {"train images", "train labels", "test 
 static const char *const header_names[4] = {"train_images_crc32", "train_labels_crc32",
                                             "test_images_crc32", "test_labels_crc32"};
 
-/* Compares the digests of the data in both headers. Training data explain everything, test data only
+/* Compares the digests of the data in both headers; those of an older run are in its checkpoints. Training data explain everything, test data only
  * the losses of tests. */
 static bool find_data(const struct pp_original *o, const struct reproduce_result *r, char *out)
 {
     for (int i = 0; i < (r->only_tests ? 4 : 2); i++) {
         double then = report_number(o->report->header, header_names[i]);
+        then = isnan(then) && o->data_crc[i] > 0 ? o->data_crc[i] : then;
         double now = report_number(r->again->header, header_names[i]);
         if (isnan(then) || isnan(now) || !(then < now || then > now))
             continue;
@@ -98,7 +99,7 @@ static void note_key(void *ctx, const char *key, const char *there, const char *
 {
     const struct keys *k = ctx;
     bool length = strcmp(key, "train.epochs") == 0 || strcmp(key, "train.max_steps") == 0;
-    bool falls = k->cfg->train.lr_schedule != PP_LR_CONSTANT;
+    bool falls = k->cfg->train.lr_schedule != PP_LR_CONSTANT && k->cfg->train.lr_steps == 0;
     if ((length && !falls) || pp_run_keeps_bits(k->run, key))
         return;
     if (!k->out[0])

@@ -101,6 +101,24 @@ begin "so is one with other replicas from a step on"
 ok run train mlp.ini --dir replicas --max-steps 4 -q
 ok run train replicas --resume --max-steps 0 -q --replicas 2
 equal replicas
+begin "so is one that became longer while its learning rate fell"
+ok run train mlp.ini --dir falls -q --epochs 1 --set train.lr_schedule=cosine
+ok run train falls --resume --epochs 2 -q
+equal falls --stages 3
+begin "so is one that was killed"
+killed mlp.ini --set data.train_samples=4000
+equal killed --stages 1
+out_has 'checkpoints      '
+out_lacks 'not compared'
+begin "so is one that diverged"
+awk 'BEGIN { print "a,b,c,label"
+    for (i = 0; i < 64; i++)
+        printf "%d,%d,%d,%d\n", 1e9 * (i * 7 % 13 - 6), 1e9 * (i * 11 % 17 - 8), 1e9 * i, i % 2 }' >big.csv
+config big.ini data.dataset=csv data.train_file=big.csv data.test_file=big.csv model.type=sequential \
+    'model.layers=linear:8 linear:8 relu linear:8 relu linear:2' train.batch_size=32 train.max_steps=1 train.optimizer=sgd \
+    train.lr=1000 run.backend=cpu
+fails 80 'not finite' run train big.ini --dir diverged -q
+equal diverged
 begin "so is one whose records the clock decided"
 ok run train mlp.ini --dir clock -q --set run.log_every=0 --epochs 3
 equal clock --stages 2
@@ -142,6 +160,19 @@ rm -rf spoiled
 cp -r mlp spoiled
 sed -i '/"type":"step","step":4,/s/"loss":[0-9.]*/"loss":0.125/' spoiled/metrics.jsonl
 other 'first step known to differ is 4: loss of step 4 was 0.125' spoiled
+begin "a file of a checkpoint that is missing"
+rm -rf spoiled
+cp -r mlp spoiled
+rm "$part"
+other 'the original cannot be read' spoiled
+begin "data of a run whose header has no digests"
+rm -rf spoiled
+cp -r gpt spoiled
+sed -i 's/,"train_images_crc32":[0-9]*//' spoiled/metrics.jsonl
+tr 7 8 <text.txt >text.new
+mv text.txt text.old && mv text.new text.txt
+other 'other data: the CRC-32 of the train images' spoiled
+mv text.old text.txt
 begin "another build"
 rm -rf spoiled
 cp -r mlp spoiled
