@@ -147,6 +147,7 @@ static int split_products(struct making *k)
             again = -1;
         }
         int parts = e.op == PP_OP_W ? e.mb + 1 - next[e.stage] : 1;
+        next[e.stage] += e.op == PP_OP_B; /* which has its W */
         for (int j = 0; e.op == PP_OP_W && j < parts; j++) {
             struct profile_event part = e;
             part.start = e.start + (e.end - e.start) * j / parts;

@@ -55,6 +55,16 @@ for trace in "gpipe-2 gpipe 2 1" "1f1b-2 1f1b 2 1" "int-2 interleaved 2 2" "zb-2
     at_most error_each 3
 done
 
+begin "traces with the first step and ProfilerStep spans: Schedule1F1B without marks, LoopedBFS, DualPipeV, ZBV"
+for trace in "1f1b 1f1b 1 4" "bfs looped-bfs 2 4" "dualpipev dualpipev 2 6" "zbv zb-v 2 4"; do
+    # shellcheck disable=SC2086 # words
+    set -- $trace
+    run profile "$profiles/torch/$1-2-first" --format json
+    code_is 0
+    same "$1 $(value schedule) $(value stages) $(value chunks) $(value microbatches) $(value steps)" "$1 $2 2 $3 $4 3"
+    at_most error_each 3
+done
+
 begin "for people: ranges, bubble, what else; a page with both halves"
 run profile "$profiles/torch/zb-2" --html page.html
 code_is 0

@@ -4,10 +4,15 @@
 The traces in torch/: PyTorch's profiler over torch.distributed.pipelining, on gloo. By hand, with torch 2.15:
 
     make-torch-traces.py RANKS gpipe|1f1b|int|bfs|zb|zbv|dualpipev MICROBATCHES FOLDER WIDTH ROWS [first] [spans]
+    make-torch-traces.py slim FOLDER
 
 first: the profile holds the first step, in which stages exchange shapes. spans: the profiler is told of every step
 and has a schedule, which makes spans such as ProfilerStep#2. Without both, two steps are run before the two that are recorded.
+slim: leaves out the operators of marked actions, for a smaller repository.
 """
+import glob
+import gzip
+import json
 import os
 import sys
 
@@ -58,7 +63,21 @@ def work(rank, ranks, kind, microbatches, folder, width, rows, words):
     dist.destroy_process_group()
 
 
+def slim(folder):
+    kept = ('PP:', 'Forward ', 'Backward ', 'gloo:', 'c10d::', 'autograd::engine', 'ProfilerStep')
+    for path in glob.glob(f'{folder}/*.json.gz'):
+        with gzip.open(path, 'rt', encoding='utf-8') as f:
+            trace = json.load(f)
+        trace['traceEvents'] = [{k: e[k] for k in ('ph', 'cat', 'name', 'pid', 'tid', 'ts', 'dur')}
+                                for e in trace['traceEvents'] if e['ph'] == 'X' and e['name'].startswith(kept)]
+        with gzip.open(path, 'wt', encoding='utf-8') as f:
+            json.dump(trace, f)
+
+
 if __name__ == '__main__':
+    if sys.argv[1] == 'slim':
+        slim(sys.argv[2])
+        sys.exit()
     count, name, mbs, out, wide, batch, *others = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
     mp.spawn(work, (int(count), name, int(mbs), out, int(wide), int(batch), others), nprocs=int(count))
