@@ -6,8 +6,9 @@ const SWEEP_COLUMNS = [
   ["microbatches", (x) => count(x)], ["samples_per_second", (x) => count(x), "samples/s"],
   ["samples_per_second_sd", (x) => count(x), "\u00b1"], ["bubble_ideal", (x) => percent(x), "ideal bubble"],
   ["bubble_measured", (x) => percent(x), "measured"], ["x1", (x) => figures(x, 3), "over one stage"],
-  ["check", String],
+  ["check", String], ["waited_for_core", (x) => percent(x), "waited for a core"],
 ];
+const BUSY = 0.02; // of the ranks' time, as PP_BUBBLE_WAITED
 
 function sweepPicture(source, i) {
   const url = "data:image/svg+xml," + encodeURIComponent(source);
@@ -23,6 +24,9 @@ function sweepSection(sweep, pictures) {
   section("curves", "Curves", pictures.length > 0
     ? el("div", { class: "charts" }, pictures.map(sweepPicture))
     : el("p", {}, "The rows do not differ in micro-batches, stages, schedule or replicas."));
-  section("rows", "Rows", table(SWEEP_COLUMNS.map(([key, , title]) => ({ n: title || key })),
+  const busy = sweep.rows.filter((row) => row.waited_for_core >= BUSY).length;
+  section("rows", "Rows", busy > 0
+    ? el("p", { class: "warn" }, "Busy machine: do not trust " + busy + " of " + plural(sweep.rows.length, "row") +
+      ", whose ranks waited for a core.") : "", table(SWEEP_COLUMNS.map(([key, , title]) => ({ n: title || key })),
     sweep.rows.map((row) => SWEEP_COLUMNS.map(([key, show]) => ({ n: key in row ? show(row[key]) : NONE })))));
 }

@@ -172,14 +172,17 @@ static void print_reasons(const struct pp_bench *b, FILE *f)
     }
 }
 
-/* Prints which division of the cores into stages, replicas and threads is fastest. */
+/* Prints which division of the cores into stages, replicas and threads is fastest. Rows that are
+ * not to be trusted say nothing about that. */
 static void print_fastest(const struct pp_bench *b, FILE *f)
 {
     struct pp_bench_figures one, best = {0}, g;
     const struct pp_bench_row *first = b->rows, *row = NULL;
+    int spoiled = 0;
     pp_bench_figures(b, first, &one);
     for (int i = 0; i < b->n; i++) {
         pp_bench_figures(b, &b->rows[i], &g);
+        spoiled += bench_is_spoiled(&g);
         if (g.valid && g.sps_mean > best.sps_mean) {
             best = g;
             row = &b->rows[i];
@@ -187,6 +190,11 @@ static void print_fastest(const struct pp_bench *b, FILE *f)
     }
     if (b->n == 1 || !row || !one.valid)
         return;
+    if (spoiled > 0) {
+        fprintf(f, "- which row is fastest is not judged: %d of %d are marked with !\n", spoiled,
+                b->n);
+        return;
+    }
     fprintf(f, "- stages x replicas x threads: %d x %d x %d pays", row->stages, row->replicas,
             row->threads);
     if (row == first)

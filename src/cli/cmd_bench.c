@@ -33,6 +33,20 @@ static enum pp_bench_format format_of(const struct request *q)
     return PP_BENCH_MD;
 }
 
+/* Checks that the name of the output does not promise a picture or a page, which bench does not
+ * write. */
+static int refuse_picture(const struct request *q)
+{
+    const char *dot = q->output ? strrchr(q->output, '.') : NULL;
+    return !dot || q->format >= 0 || !pp_has_word(".pdf .svg .png .html .tex", dot)
+               ? 0
+               : pp_fail(
+                     PP_EUSAGE,
+                     "-o %s: bench writes .md, .json or .csv; ppcli report RESULT.json --figure "
+                     "speed draws a picture of a .json",
+                     q->output);
+}
+
 /* Puts the settings of bench without a config in front of the user's, which win. */
 static int add_defaults(struct pp_cli_settings *s)
 {
@@ -197,6 +211,7 @@ int cmd_bench(int argc, char **argv)
             return pp_fail(PP_EUSAGE, "--compare needs two files: --compare OLD.json NEW.json");
         return pp_launch_is_speaker() ? pp_bench_compare(q.compare, words[0], stdout) : 0;
     }
+    PP_TRY(refuse_picture(&q));
     if (q.repeat < 1 || q.repeat > REPEAT_MAX)
         return pp_fail(PP_EUSAGE, "--repeat needs 1 to %d, not %d", REPEAT_MAX, q.repeat);
     if (q.seconds > SECONDS_MAX)

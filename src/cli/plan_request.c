@@ -100,6 +100,13 @@ static int build_plan(struct plan_request *q)
  * costs. */
 static int fit_to_costs(struct plan_request *q)
 {
+    const struct pp_cost_list *comm = &q->lists[PP_COST_COMM];
+    for (int i = 1; i < comm->n && q->plan->schedule->proves; i++)
+        if (comm->at[i] != comm->at[0])
+            return pp_fail(PP_EUSAGE,
+                           "%s proves steps whose transfers all take as long: give --cost-comm one "
+                           "number, or take zb-fit, which is made for their mean",
+                           q->schedule);
     PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
     return pp_plan_fit(&q->g, q->costs.f, q->g.costs.comm, &q->plan);
 }

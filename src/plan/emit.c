@@ -128,6 +128,8 @@ static void emit_megatron_experts(const struct emission *e)
             "--num-experts %d\n--moe-router-topk %d\n--moe-ffn-hidden-size %d\n"
             "--expert-model-parallel-size %d\n--moe-token-dispatcher-type alltoall\n",
             c->model.experts, c->model.top_k, hidden_of(e), e->p->expert);
+    if (parallel_has_whole_experts(e->p))
+        fprintf(e->f, "--expert-tensor-parallel-size 1\n");
     if (is_llama(e) || !c->model.bias)
         fprintf(e->f, "--moe-grouped-gemm\n");
     leave(e, "how tokens are balanced: --moe-router-load-balancing-type, --moe-aux-loss-coeff");

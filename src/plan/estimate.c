@@ -65,7 +65,8 @@ static void add_memory(const struct estimation *e, const int *rank_of, int rank,
     const struct pp_division *p = e->p;
     const struct pieces *x = &e->pieces;
     const struct share s = find_share(e, rank_of, rank);
-    double d = p->replicas * p->context, de = d / p->expert;
+    double d = p->replicas * p->context,
+           de = d * (parallel_has_whole_experts(p) ? p->tensor : 1) / p->expert;
     double state = MASTER * (1 + pp_optimizer_moments(e->s->cfg->train.optimizer));
     double shards[4] = {0}, all = s.floats + s.experts;
     for (int z = 1; z <= 3; z++)

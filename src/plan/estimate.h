@@ -67,6 +67,10 @@ double estimate_floats(const struct pp_config *cfg, const struct pp_model *m);
  */
 int parallel_check(const struct pp_estimate_spec *s, const struct pp_division *p, int rows);
 
+/* Returns whether the experts lie on all ranks of a stage, each whole on one, because replicas and
+ * context alone are no multiple of `expert`; otherwise tensor parallelism divides them, too. */
+bool parallel_has_whole_experts(const struct pp_division *p);
+
 /* Cuts the blocks evenly or, if their number does not divide, the blocks with the embedding and the
  * loss as a block each. Errors: PP_ECONFIG if that does not divide either. */
 int parallel_cut(const struct pp_config *cfg, struct pp_division *p);

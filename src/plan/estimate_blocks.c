@@ -78,6 +78,13 @@ double estimate_floats(const struct pp_config *cfg, const struct pp_model *m)
     return floats + routers * cfg->model.experts * cfg->model.n_layer;
 }
 
+/* Returns the number of ranks that share the parameters of the node. */
+static double count_sharers(const struct estimation *e, const struct pp_node *n)
+{
+    bool whole = experts_of_token(e->s, n) > 0 && parallel_has_whole_experts(e->p);
+    return whole ? 1 : e->p->tensor;
+}
+
 /* Returns the seconds that F, I or W (k says which) of a micro-batch takes in this node. */
 static double node_time(const struct estimation *e, const struct pp_node *n, int k)
 {
@@ -90,7 +97,8 @@ static double node_time(const struct estimation *e, const struct pp_node *n, int
                                   .model = e->s->model,
                                   .samples = times * e->rows / width,
                                   .value_bytes = (size_t)VALUE,
-                                  .weights = (double)n->n_floats * VALUE * experts / e->p->tensor,
+                                  .weights =
+                                      (double)n->n_floats * VALUE * experts / count_sharers(e, n),
                                   .gradients = MASTER / VALUE,
                                   .peak = fp8 ? c->fp8 : c->peak[e->s->cfg->run.precision],
                                   .share = is_product(n) ? c->product : c->attention};
@@ -125,10 +133,11 @@ static double block_messages(const struct estimation *e, double attention, doubl
         2.0 * n->attention.kv_heads / n->attention.heads * bytes / p->tensor * (p->context - 1);
     const struct pp_link c = estimate_link(s, p->context, p->tensor);
     double context = kv * c.byte + (p->context - 1) * c.latency;
-    const struct pp_link x = estimate_link(s, p->expert, p->tensor);
+    bool whole = parallel_has_whole_experts(p);
+    const struct pp_link x = estimate_link(s, p->expert, whole ? 1 : p->tensor);
     double far = (p->expert - 1.0) / p->expert * s->cfg->model.top_k * bytes / p->tensor;
     double experts = p->expert > 1 ? 2 * (far * x.byte + x.latency) : 0;
-    *tensor = 4 * estimate_ring(s, p->tensor, 1, bytes) * (1 - s->cluster->hidden);
+    *tensor = (whole ? 2 : 4) * estimate_ring(s, p->tensor, 1, bytes) * (1 - s->cluster->hidden);
     return *tensor + experts + (p->context > 1 ? fmax(c.latency, context - attention) : 0);
 }
 
@@ -169,7 +178,7 @@ static void add_block_node(struct estimation *e, int kind, const struct pp_node 
 {
     struct pieces *x = &e->pieces;
     bool is_expert = experts_of_token(e->s, n) > 0;
-    double t[TIMES], floats = (double)n->n_floats / e->p->tensor, bytes = kept_bytes(e, n);
+    double t[TIMES], floats = (double)n->n_floats / count_sharers(e, n), bytes = kept_bytes(e, n);
     for (int k = 0; k < TIMES; k++)
         x->t[kind][k] += t[k] = node_time(e, n, k);
     *attention += n->op->kernels & PP_USES(attention_forward) ? t[F] : 0;
@@ -200,8 +209,9 @@ static void price_kind(struct estimation *e, int kind)
     x->t[BLOCK][I] += messages;
     if (e->p->redo == PP_REDO_FULL)
         x->keeps[BLOCK] = estimate_passed(e) / e->p->tensor;
+    double again = parallel_has_whole_experts(e->p) ? 0 : x->tensor / 2;
     if (e->p->redo != PP_REDO_NONE) /* two of its four messages are the feed-forward's */
-        x->redo = e->p->redo == PP_REDO_FULL ? x->t[BLOCK][F] : selected + x->tensor / 2;
+        x->redo = e->p->redo == PP_REDO_FULL ? x->t[BLOCK][F] : selected + again;
 }
 
 /* With zero = 3, raises the times of a block to those of its messages where these take longer than

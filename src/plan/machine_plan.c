@@ -29,7 +29,7 @@ static bool others_train(const struct pp_machine_plan *p)
 }
 
 /* Does the model have a value that is too large for ppcli's kernels? */
-static bool is_too_large(const struct pp_model *m)
+static bool has_large_value(const struct pp_model *m)
 {
     int i = 0;
     while (i < m->n_values && pp_shape_floats(&m->values[i]) <= INT_MAX)
@@ -146,7 +146,7 @@ static int find(struct pp_machine_plan *p)
     bool others = others_train(p) && (!a->only || strcmp(a->only, "ppcli") != 0);
     bool divided = a->tensor.n > 0 && !asked_has(&a->tensor, 1);
     divided = divided || (a->context.n > 0 && !asked_has(&a->context, 1)) || a->layout;
-    bool own = !p->fp8 && p->cfg->model.experts == 0 && !divided && !is_too_large(p->model) &&
+    bool own = !p->fp8 && p->cfg->model.experts == 0 && !divided && !has_large_value(p->model) &&
                (!a->only || !others || strcmp(a->only, "ppcli") == 0);
     if (p->cfg->pipeline.slower.n > 0)
         return pp_config_problem(p->cfg, "pipeline.slower",

@@ -159,9 +159,9 @@ static int try_stages(struct search *s, struct pp_division *p)
 
 static int try_experts(struct search *s, struct pp_division *p)
 {
-    int experts = s->p->cfg->model.experts, group = s->p->ranks / p->tensor;
+    int experts = s->p->cfg->model.experts;
     for (p->expert = 1; p->expert <= (experts > 1 ? experts : 1); p->expert *= 2)
-        if (asked_has(&s->p->asked.expert, p->expert) && group % p->expert == 0)
+        if (asked_has(&s->p->asked.expert, p->expert) && s->p->ranks % p->expert == 0)
             PP_TRY(try_stages(s, p));
     return 0;
 }

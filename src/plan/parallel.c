@@ -70,6 +70,11 @@ static int check_tensor(const struct pp_estimate_spec *s, int tensor)
                                  : 0;
 }
 
+bool parallel_has_whole_experts(const struct pp_division *p)
+{
+    return p->replicas * p->context % p->expert != 0;
+}
+
 static int check_experts(const struct pp_estimate_spec *s, const struct pp_division *p)
 {
     if (p->expert == 1)
@@ -78,7 +83,10 @@ static int check_experts(const struct pp_estimate_spec *s, const struct pp_divis
         return pp_fail(PP_ECONFIG, "ep = %d needs experts: give model.experts and model.top_k",
                        p->expert);
     PP_TRY(check_divides("model.experts", s->cfg->model.experts, "ep", p->expert));
-    return check_divides("dp x cp", p->replicas * p->context, "ep", p->expert);
+    return parallel_has_whole_experts(p)
+               ? check_divides("tp x dp x cp", p->tensor * p->replicas * p->context, "ep",
+                               p->expert)
+               : 0;
 }
 
 int parallel_check(const struct pp_estimate_spec *s, const struct pp_division *p, int rows)

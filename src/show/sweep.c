@@ -22,7 +22,7 @@ struct sweep {
     struct pp_curve curves[CURVES_MAX];
     char values[VALUES_MAX][PP_CELL_LABEL];
     double x[VALUES_MAX], y[CURVES_MAX][VALUES_MAX];
-    int n_values, n;
+    int n_values, n, busy; /* busy: rows whose ranks waited for a core */
 };
 
 static void get_value(const json_t *row, int key, char out[PP_CELL_LABEL])
@@ -114,6 +114,7 @@ int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp
     for (size_t i = find_first_row(bench); i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         double y = report_number(row, speed ? "samples_per_second" : "bubble_measured");
+        s->busy += report_number(row, "waited_for_core") >= PP_BUBBLE_WAITED;
         PP_TRY(add_point(s, bench, row, speed ? y : 100 * y));
     }
     if (s->n_values < 2)
@@ -125,6 +126,9 @@ int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp
     }
     snprintf(figures, sizeof(figures), "model %.100s, %.50s, %.20s", report_text(bench, "model"),
              report_text(bench, "cpu"), report_text(bench, "date"));
+    if (s->busy > 0)
+        pp_text_add(figures, sizeof(figures), "; busy machine: do not trust %d of %zu points",
+                    s->busy, json_array_size(rows) - find_first_row(bench));
     struct pp_curves p = {.title = speed ? "Throughput" : "Bubble, measured",
                           .figures = pp_text_make_plain(figures),
                           .x_name = report_sweep_keys[s->over],

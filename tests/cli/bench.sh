@@ -146,7 +146,7 @@ else
         --no-ceilings -o "$folder/spoiled.json" >"$folder/out" 2>"$folder/err" || complain "$(cat "$folder/err")"
     grep -qE '"waited_for_core": 0\.[0-9]*[1-9]' "$folder/spoiled.json" || complain 'no waited_for_core in the result'
     grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"
-    out_has '- !: few cores: row 2 (stages 2, 1f1b, micro-batches 4): ranks waited '
+    out_has '- !: few cores: row 2 (stages 2, 1f1b, micro-batches 4): ranks waited ' 'which row is fastest is not judged'
     ok run bench --compare "$folder/spoiled.json" "$folder/spoiled.json"
     grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"
     out_has '- !: ranks waited for a core when it was measured: do not trust its speed'
@@ -219,6 +219,10 @@ for name in 'ops.json', 'bare.json':
     assert abs(sum(x['of_step'] for x in ops[:-2]) - 1) < 1e-9
 print('good')" good
 fails 78 '' run bench "$folder/net.ini" --ops --set model.sizes=5
+
+begin "bench writes no pictures, and says what does"
+fails 64 'ppcli report RESULT.json --figure speed' bench -o "$folder/rows.pdf"
+[ ! -e "$folder/rows.pdf" ] || complain 'an empty picture'
 
 begin "bad lists and numbers are 64 and one line"
 for list in '1,,2' ',' '1,x' '1,'; do

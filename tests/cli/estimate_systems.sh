@@ -67,7 +67,8 @@ megatron_accepts() {
         rule(!of("sequence-parallel", 0) || tp > 1, "sequence parallel needs tp > 1")
         rule(of("seq-length", 0) % (cp > 1 ? 2 * cp : 1) == 0, "seq_length % (2 * cp)")
         rule(of("num-experts", 0) % of("expert-model-parallel-size", 1) == 0, "num_experts % ep")
-        rule((dp * cp) % of("expert-model-parallel-size", 1) == 0, "dp * cp % ep")
+        rule((tp * dp * cp) % (of("expert-tensor-parallel-size", tp) * of("expert-model-parallel-size", 1)) == 0,
+            "tp * dp * cp % (etp * ep)")
         exit bad }' "$folder/out" >"$folder/rules" || complain "Megatron-LM refuses: $(cat "$folder/rules")"
 }
 
@@ -128,6 +129,17 @@ refused 78 'ep = 2 needs experts' llama-70b.ini --machine 8xh100-nvlink --ranks 
 refused 78 '--compare' mnist.ini --machine laptop --compare 'pp=2'
 refused 64 '--machine' llama-70b.ini --compare 'pp=2'
 refused 78 'has no device.fp8' llama-70b.ini --machine 8xa100 --ranks 64 --fp8
+
+begin "experts lie on ranks of tensor, data and context parallelism"
+experts='--set model.n_layer=32 --set model.n_embd=4096 --set model.n_head=32 --set model.n_hidden=14336'
+large='llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare'
+run estimate $large 'tp=8 pp=2 ep=8' $experts --set model.experts=8 --emit megatron # dp = 4
+code_is 0
+out_has '--expert-tensor-parallel-size 1'
+run estimate $large 'tp=4 pp=2 ep=8' $experts --set model.experts=8 --emit megatron # dp = 8
+code_is 0
+out_lacks '--expert-tensor-parallel-size'
+refused 78 'tp x dp x cp = 2 is not a multiple of ep = 8' $large 'tp=2 pp=32 ep=8' $experts --set model.experts=8
 
 begin "what does not fit is said; what is on a rank once is counted once"
 large='llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare'

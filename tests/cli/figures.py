@@ -174,6 +174,12 @@ def sweeps():
             if over == 'microbatches':
                 line = [float(y) for _, y in lines[-1]]
                 check(f'{figure}: higher is more', line == sorted(line, reverse=figure == 'speed'), line)
+    rows[3]['waited_for_core'], rows[4]['waited_for_core'] = 0.3, 0.001
+    with open('busy.json', 'w', encoding='utf-8') as f:
+        json.dump({'type': 'bench', 'schema': 1, 'cpu': 'a', 'model': '20-5', 'date': '2026', 'cores': 2, 'config': 'x',
+                   'added_rows': 0, 'rows': rows}, f)
+    _, texts, _ = picture('report', 'busy.json', '--figure', 'speed')
+    check('a picture of a busy machine says so', any('do not trust 1 of 12 points' in text for text in texts), texts)
     check('a key that does not vary is refused', 'do not differ in replicas' in run('report', 'sweep.json', '--figure', 'speed', '--over', 'replicas', code=64))
     quick = ['--time', '0.01', '--repeat', '2', '--no-ceilings', '--stages', '1,2']
     run('bench', 'net.ini', *quick, '-o', 't.csv')

@@ -309,6 +309,12 @@ fails 64 "--cost-f" run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-
 fails 64 'must be more than 0' run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f 0 --cost-i 0 --cost-w 0
 fails 64 'needs a CONFIG' run plan --schedule 1f1b --stages 2 --microbatches 2 --lr 0.1
 
+begin "a proof is of one time of transfers"
+fails 64 'zb-exact proves steps whose transfers all take as long' \
+    run plan --schedule zb-exact --stages 4 --microbatches 5 --cost-comm 1,3,0
+ok run plan --schedule zb-exact --stages 4 --microbatches 5 --cost-comm 1,1,1
+ok run plan --schedule zb-fit --stages 4 --microbatches 5 --cost-comm 1,3,0
+
 begin "an impossible shape is 78 in the schedule's own words"
 fails 78 '1 chunk per rank, not 3' run plan --schedule gpipe --stages 4 --microbatches 8 --chunks 3
 same "$(cat "$folder/out")" ''
