@@ -426,8 +426,11 @@ static const struct system {
 static bool can_run(const struct system *y, const struct pp_division *p)
 {
     bool sharded = p->tensor > 1 || p->context > 1 || p->expert > 1;
+    const char *schedule = pp_division_schedule(p);
+    /* other schedules of these systems need several stages a rank */
+    bool looped = p->stages > 1 && p->chunks == 1 && !pp_has_word("1f1b gpipe", schedule);
     return (y->tensor || !sharded) &&
-           (!y->schedules || pp_has_word(y->schedules, pp_division_schedule(p))) &&
+           (!y->schedules || (pp_has_word(y->schedules, schedule) && !looped)) &&
            p->zero <= (p->stages > 1 ? y->zero_of_stages : y->zero) &&
            (p->redo != PP_REDO_SELECTIVE || y->selective) && (!p->gives_cut || y->tensor);
 }

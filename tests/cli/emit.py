@@ -255,6 +255,9 @@ def judge_megatron(folder):
 def main():
     for case in BOTH + TORCHTITAN:
         check_torchtitan(case)
+    done = estimate((LLAMA, HOSTS, 64, 'tp=4 pp=4 schedule=interleaved-zb', ()), '--emit', 'torchtitan')
+    check('torchtitan: a looped schedule of one stage a rank is refused',
+          done.returncode == 78 and 'torchtitan cannot run' in done.stderr, done.stdout + done.stderr)
     with tempfile.TemporaryDirectory() as folder:
         for case in BOTH:
             check_megatron(case, folder)
