@@ -94,10 +94,11 @@ int pp_ckpt_compare(const struct pp_ckpt *a, const struct pp_ckpt *b,
         out->missing = PP_CKPT_NOT_IN_FIRST;
     }
     snprintf(out->name, sizeof(out->name), "%s", name);
-    for (int i = 0; i < a->n_tensors; i++) {
-        const struct pp_st_tensor *t = pp_ckpt_tensor(a, i, NULL), *u = find_named(b, t->name);
+    for (int i = 0; i < 2 * a->n_tensors; i++) { /* weights first, then what is no weight */
+        const struct pp_st_tensor *t = pp_ckpt_tensor(a, i % a->n_tensors, NULL);
+        const struct pp_st_tensor *u = find_named(b, t->name);
         struct pp_ckpt_difference d = {0};
-        if (!u)
+        if (!u || pp_ckpt_is_parameter(t) != (i < a->n_tensors))
             continue;
         if (have_same_shape(t, u))
             PP_TRY(compare_tensor(a, b, t, &d));

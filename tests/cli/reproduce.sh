@@ -139,6 +139,7 @@ tr 7 8 <text.txt >text.new
 mv text.txt text.old && mv text.new text.txt
 other 'other data: the CRC-32 of the train images' data
 mv text.old text.txt
+err_has 'tensor transformer.' # a weight, though names of the optimizer come first
 begin "one sample fewer"
 other 'another config: data.train_samples was 96, is 95' mlp --set data.train_samples=95
 begin "another batch"
