@@ -83,7 +83,7 @@ static int freeze_named(struct pp_model *m, bool *named, bool rest)
 int freeze_params(struct builder *b)
 {
     static const char but[] = "all but ";
-    const char *p = b->cfg ? b->cfg->train.freeze : "";
+    const char *p = b->cfg->train.freeze;
     bool rest = strncmp(p, but, sizeof(but) - 1) == 0;
     p += rest ? sizeof(but) - 1 : 0;
     p += strspn(p, SEPARATORS);

@@ -168,7 +168,7 @@ int reproduce_cause(const struct pp_original *o, struct pp_config *cfg,
                         "other instructions of the processor, which should not matter", out))
         return 0;
     if (at_once)
-        snprintf(out, REPRODUCE_TEXT, "train.init = %s has other weights now", cfg->train.init);
+        snprintf(out, REPRODUCE_TEXT, "train.init = %.600s has other weights now", cfg->train.init);
     else
         snprintf(out, REPRODUCE_TEXT,
                  "data, config and build are the same, so suspect memory or processor, there or "

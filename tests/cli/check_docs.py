@@ -139,7 +139,7 @@ def examples(root, ppcli, _page1, _page5):
                 continue
             words = []
             for option, value in re.findall(r' --([a-z0-9-]+)(?:[ =]([^\s-]\S*))?', rest):
-                if option in known and value and option != 'format' and '$' not in value:
+                if option in known and value and option not in ('format', 'expect') and '$' not in value:
                     words += [f'--{option}', value.strip('\'"')]
             if (config, *words) in checked:
                 continue

@@ -18,7 +18,8 @@ static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, i
         labels[r] = r % 5 == 4 ? -1 : r * 7 % C;
     PP_OWN_MEMORY float *want = nans(n);
     struct array x = values_on_device(be, logits, n, 0);
-    struct pp_loss_sums before = {1.5, 2, 3, 4}, sums = before, got;
+    struct pp_loss_sums before = {.loss = 1.5, .correct = 2, .rows = 3, .targets = 4},
+                        sums = before, got;
     CHECK_OK(cross_entropy(plain, B, C, logits, labels, 0.25f, smoothing, &sums, want));
     void *there, *classes;
     CHECK_OK(pp_backend_alloc(be, sizeof(sums), &there));

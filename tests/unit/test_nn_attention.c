@@ -146,7 +146,8 @@ TEST(views_have_the_bits_of_an_attention_that_is_laid_out_for_it)
 static int refused(int (*call)(struct builder *b, int x), struct pp_shape input, int cached)
 {
     PP_OWN(pp_model_destroy) struct pp_model *m = pp_alloc(1, sizeof(*m));
-    struct builder b = {.m = m, .cached = cached};
+    static const struct pp_config cfg;
+    struct builder b = {.m = m, .cfg = &cfg, .cached = cached};
     CHECK_OK(build_begin(&b, input));
     layer(&b, "l");
     int rc = build_finish(&b, call(&b, 0));

@@ -242,7 +242,8 @@ TEST(equal_steps_are_computed_once)
 static int build_piece(const struct expr_piece *piece, int n_pieces)
 {
     PP_OWN(pp_model_destroy) struct pp_model *m = pp_alloc(1, sizeof(*m));
-    struct builder b = {.m = m};
+    static const struct pp_config cfg;
+    struct builder b = {.m = m, .cfg = &cfg};
     CHECK_OK(build_begin(&b, pp_shape_flat(6)));
     layer(&b, "l");
     return build_finish(

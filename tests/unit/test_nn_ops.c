@@ -304,7 +304,8 @@ TEST(evaluation_depends_on_each_row_alone)
 static int refused(int (*call)(struct builder *b, const char *name, int x), struct pp_shape input)
 {
     PP_OWN(pp_model_destroy) struct pp_model *m = pp_alloc(1, sizeof(*m));
-    struct builder b = {.m = m};
+    static const struct pp_config cfg;
+    struct builder b = {.m = m, .cfg = &cfg};
     CHECK_OK(build_begin(&b, input));
     layer(&b, "l");
     int rc = build_finish(&b, call(&b, "n", 0));
@@ -340,7 +341,8 @@ TEST(what_does_not_fit_is_refused_in_a_line)
 TEST(one_value_a_channel_has_no_variance)
 {
     PP_OWN(pp_model_destroy) struct pp_model *m = pp_alloc(1, sizeof(*m));
-    struct builder b = {.m = m};
+    static const struct pp_config cfg;
+    struct builder b = {.m = m, .cfg = &cfg};
     CHECK_OK(build_begin(&b, pp_shape_flat(C)));
     layer(&b, "l");
     CHECK_OK(build_finish(&b, build_batch_norm(&b, "n", 0)));
