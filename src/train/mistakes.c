@@ -49,6 +49,13 @@ static void show_picture(const struct pp_dataset *ds, const uint8_t *sample, str
     pp_json_str(j, "pixels", pixels);
 }
 
+/* Returns the number that stood in a cell. A zero comes back from scaling as a rounding error. */
+static double number_of_cell(const struct pp_table_column *c, float x)
+{
+    double number = c->is_scaled ? (double)x * c->std + c->mean : (double)x;
+    return fabs(number) < 1e-6 * c->std ? 0 : number;
+}
+
 static void show_cell(const struct pp_table_column *c, const float *x, struct pp_json *j)
 {
     const bool missing = c->marks_missing && x[c->n_inputs - 1] > 0.5F;
@@ -60,7 +67,7 @@ static void show_cell(const struct pp_table_column *c, const float *x, struct pp
     if (missing || c->is_category)
         pp_json_str(j, NULL, missing ? "missing" : kind);
     else
-        pp_json_dbl(j, NULL, c->is_scaled ? (double)*x * c->std + c->mean : (double)*x);
+        pp_json_dbl(j, NULL, number_of_cell(c, *x));
     pp_json_end(j);
 }
 
