@@ -3,6 +3,7 @@
  * The data of the runs as one JSON object in the page of share/report/, which is part of the
  * program. The data is in a <script> that is not run, so it may hold no '<'.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +50,16 @@ static int put_value(const char *key, json_t *value, struct pp_json *j)
     return 0;
 }
 
-/* Writes one list for each key: its value in every record. */
+/* Returns whether a record has a number of this name. */
+static bool has_number(json_t *records, const char *key)
+{
+    for (size_t i = 0; i < json_array_size(records); i++)
+        if (isfinite(report_number(json_array_get(records, i), key)))
+            return true;
+    return false;
+}
+
+/* Writes one list for each key: its value in every record; an empty one if no record has it. */
 static int put_records(const char *key, json_t **records, size_t most, struct pp_json *j)
 {
     static const char *const keys[] = {"step",
@@ -81,8 +91,9 @@ static int put_records(const char *key, json_t **records, size_t most, struct pp
         PP_TRY(report_thin(records));
     pp_json_object(j, key);
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+        const size_t n = has_number(*records, keys[k]) ? json_array_size(*records) : 0;
         pp_json_array(j, keys[k]);
-        for (size_t i = 0; i < json_array_size(*records); i++) {
+        for (size_t i = 0; i < n; i++) {
             double value = report_number(json_array_get(*records, i), keys[k]);
             pp_json_dbl(j, NULL, k == 0 ? value : report_short(value));
         }
