@@ -124,11 +124,12 @@ refused 78 "'layer2.0'" \
 begin "one value for each channel in batch norm"
 one='layer layer4.0: batch norm has one value for each channel, and no variance, in a micro-batch of 1 sample'
 refused 78 "pipeline.microbatches" resnet.ini --set pipeline.microbatches=4
-refused 78 "data.train_samples" resnet.ini --set data.train_samples=9
+refused 78 "data.drop_last = on" resnet.ini --set data.train_samples=9
 refused 78 "train.batch_size" resnet.ini --set train.batch_size=1 \
     --set pipeline.microbatches=1
 refused 78 "$one, as the last batch of 1 has; use more training samples" resnet.ini --set data.train_samples=1
 ok run explain resnet.ini --set model.stem=cifar --set pipeline.microbatches=4
+ok run explain resnet.ini --set data.train_samples=9 --set data.drop_last=on
 
 begin "files of pictures that are cut short, empty or have a label 10"
 record=3073
