@@ -244,7 +244,7 @@ ROWS = [
     (G + 'data.dataset=synthetic-tokens --set data.train_file=',
      G + 'data.dataset=synthetic-tokens --set data.train_file= --set model.vocab_size=50257'),
     ('explain norm.ini --set data.shape=model', 'explain norm.ini --set data.shape=1x1x3'),
-    ('explain norm.ini --set data.train_samples=33', 'explain norm.ini --set data.train_samples=32'),
+    ('explain norm.ini --set data.train_samples=33', 'explain norm.ini --set data.train_samples=33 --set data.drop_last=on'),
     ('explain norm.ini --batch-size 4', 'explain norm.ini --batch-size 4 --set pipeline.microbatches=2'),
     ('explain norm.ini --batch-size 1 --microbatches 1', 'explain norm.ini --batch-size 2 --microbatches 1'),
     # data
