@@ -19,11 +19,18 @@ static int keep_values(void *ctx, uint64_t first, const float *values, size_t n)
     return 0;
 }
 
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
 static int compare_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
     struct sides *s = ctx;
     for (size_t i = 0; i < n; i++) {
-        if (memcmp(&s->was[first + i], &values[i], sizeof(float)) == 0)
+        if (bits_of(s->was[first + i]) == bits_of(values[i]))
             continue;
         if (s->out->values++ == 0) {
             s->out->first = first + i;

@@ -259,6 +259,8 @@ void pp_weights_announce(const struct pp_model *m, const struct pp_ckpt *ck, boo
             pp_text_add(new, sizeof(new), " %s", m->params[i].name);
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
+        if (!t)
+            continue;
         const char *name = ckpt_tensor_name(ck, t);
         bool used = is_known_tensor(m, name);
         for (int k = 0; k < m->n_params && used; k++)

@@ -154,8 +154,9 @@ static int find_array(const struct pp_zip *z, const char *path, const char *name
 {
     char list[256] = "", file[PP_NAME_MAX + 8];
     snprintf(file, sizeof(file), "%.*s.npy", PP_NAME_MAX, name);
-    *out = name[0] ? pp_zip_find(z, file) : z->n == 1 ? z->entries : NULL;
-    if (*out)
+    bool is_only = !name[0] && z->n == 1;
+    *out = is_only ? z->entries : name[0] ? pp_zip_find(z, file) : NULL;
+    if (*out || is_only)
         return 0;
     for (int i = 0; i < z->n; i++)
         pp_text_add(list, sizeof(list), "%s%.*s", i > 0 ? ", " : "",

@@ -65,7 +65,7 @@ static int begin_picture(struct decoder *d, bool *out_grey_palette)
     png_read_info(d->png, d->info);
     png_uint_32 h = png_get_image_height(d->png, d->info), w = png_get_image_width(d->png, d->info);
     int type = png_get_color_type(d->png, d->info), bits = png_get_bit_depth(d->png, d->info);
-    PP_TRY(raster_check_size(h, w, d->n, DEFLATE_RATIO_MAX * 8));
+    PP_TRY(raster_check_size(h, w, d->n, (uint64_t)DEFLATE_RATIO_MAX * 8));
     *out_grey_palette = type == PNG_COLOR_TYPE_PALETTE && is_palette_grey(d);
     if (type == PNG_COLOR_TYPE_PALETTE)
         png_set_palette_to_rgb(d->png);

@@ -132,7 +132,7 @@ static bool add_name(char *list, size_t bytes, const char *name)
     char text[3 * PP_NAME_MAX];
     size_t n = 0;
     bool quoted = strchr(name, ',') || name[0] == ' ' || !name[0];
-    if (strlen(name) > 2 * PP_NAME_MAX || strlen(list) + strlen(name) + 5 > bytes)
+    if (strlen(name) > (size_t)2 * PP_NAME_MAX || strlen(list) + strlen(name) + 5 > bytes)
         return false;
     if (quoted)
         text[n++] = '"';

@@ -115,8 +115,10 @@ static int make_numbers(const struct maker *m, enum pp_split split, bool yes_no,
         for (size_t t = 0; t < k; t++) {
             uint64_t weights = pp_rng_stream("synthetic:weight", t);
             double sum = made_number(m->seed, noise, r * k + t) / 10;
-            for (size_t i = 0; i < places; i++)
-                sum += made_number(m->seed, weights, i) * image[i * m->features / places] / 255;
+            for (size_t i = 0; i < places; i++) {
+                const size_t at = i * m->features / places;
+                sum += made_number(m->seed, weights, i) * image[at] / 255;
+            }
             numbers[r * k + t] = yes_no ? (float)(sum > 0) : (float)sum;
         }
     }

@@ -367,7 +367,7 @@ static bool read_yes_no(const char *cell, bool number, double v, float *out)
 
 static int encode_targets(struct pp_new_table *t, float *y)
 {
-    for (int i = 0; i < t->p->n_targets; i++) {
+    for (int i = 0; y && i < t->p->n_targets; i++) {
         const struct pp_target *k = &t->p->targets[i];
         const char *cell = t->csv.cells[t->targets[i]];
         double v = 0;

@@ -117,7 +117,7 @@ static void review_decay(struct review *r)
         add_remark(r,
                    "train.decay_steps = %lld: with the warm-up that is more than the %lld steps of "
                    "the schedule, so no part of it is stable; use less, or lr_schedule = linear",
-                   (long long)r->cfg->train.decay_steps, (long long)(r->fall * r->unit));
+                   (long long)r->cfg->train.decay_steps, (long long)r->fall * r->unit);
 }
 
 static void review_milestones(struct review *r)

@@ -31,7 +31,9 @@ void pp_init_layers(const struct pp_dataset *train, char *out, size_t bytes)
 static void print_channels(const struct pp_dataset *ds, FILE *f)
 {
     const size_t c = (size_t)ds->shape.dims[2], n = (size_t)ds->n * pp_shape_floats(&ds->shape);
-    double sum[3] = {0}, squares[3] = {0}, each = (double)(n / c) * 255;
+    const size_t pixels = n / c;
+    double sum[3] = {0}, squares[3] = {0};
+    const double each = (double)pixels * 255;
     for (size_t i = 0; i < n; i++) {
         double v = ds->images[i];
         sum[i % c] += v;

@@ -244,10 +244,17 @@ struct losses {
     const char *key;
 };
 
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
 static bool is_equal(double a, double b, bool *exact)
 {
     char one[40], other[40];
-    *exact = memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+    *exact = bits_of(a) == bits_of(b) || (isnan(a) && isnan(b));
     snprintf(one, sizeof(one), "%.*g", DIGITS, a);
     snprintf(other, sizeof(other), "%.*g", DIGITS, b);
     return *exact || strcmp(one, other) == 0;

@@ -331,7 +331,7 @@ static int print_rows(const struct runs *t, enum pp_listing_form form, FILE *f)
     make_columns(t, columns);
     for (int i = 0; i < t->n; i++)
         fill_run(t, &t->runs[i], cells + (size_t)i * (size_t)width,
-                 digests + i * (SHORT_DIGEST + 1));
+                 digests + (size_t)i * (SHORT_DIGEST + 1));
     for (int i = 0; i < t->n; i++) {
         const struct run *r = &t->runs[i];
         int members = 0;
@@ -342,7 +342,7 @@ static int print_rows(const struct runs *t, enum pp_listing_form form, FILE *f)
         }
         if (!first || members < 2)
             continue;
-        char *words[2] = {names + (n - t->n) * 32, names + (n - t->n + 1) * 32};
+        char *at = names + (size_t)(n - t->n) * 32, *words[2] = {at, at + 32};
         snprintf(words[0], 32, "mean of %d", members);
         snprintf(words[1], 32, "sd of %d", members);
         union cell *mean = cells + (size_t)n * (size_t)width;

@@ -93,7 +93,7 @@ static void write_titles(const struct predictions *p, const struct pp_model *m,
     for (int c = 0; c < m->classes; c++)
         if (!numbers)
             fprintf(f, ",logit%d", c);
-        else if (c < names->n_targets)
+        else if (names && c < names->n_targets)
             write_target_titles(f, c, names->targets[c].name, kind);
         else
             fprintf(f, "%starget%d,output%d", c > 0 ? "," : "", c, c);
