@@ -70,6 +70,13 @@ static void print_share(FILE *f, double x)
         fprintf(f, "  %9.4f", x);
 }
 
+static void print_shares(FILE *f, const struct outcome_shares *s)
+{
+    print_share(f, s->precision);
+    print_share(f, s->recall);
+    print_share(f, s->f1);
+}
+
 /* ---- classes */
 
 static double f1_of(const struct pp_outcome *o, int i)
@@ -97,9 +104,7 @@ static void print_class(const struct pp_outcome *o, int i, int columns, FILE *f)
     struct outcome_shares s = outcome_shares_of(c->hits, c->samples, c->predicted);
     char name[NAME_BYTES];
     print_left(f, shown_name(o, i, name), columns);
-    print_share(f, s.precision);
-    print_share(f, s.recall);
-    print_share(f, s.f1);
+    print_shares(f, &s);
     fprintf(f, "  %9lld\n", (long long)c->samples);
 }
 
@@ -241,9 +246,7 @@ static void print_of_marks(const struct pp_outcome *o, FILE *f)
         struct outcome_shares s = outcome_shares_of(k->both, k->yes, k->said);
         char name[NAME_BYTES];
         print_left(f, shown_name(o, i, name), columns);
-        print_share(f, s.precision);
-        print_share(f, s.recall);
-        print_share(f, s.f1);
+        print_shares(f, &s);
         fprintf(f, "  %9lld  %9lld\n", (long long)k->yes, (long long)k->said);
     }
 }

@@ -191,8 +191,8 @@ int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save);
 /* Removes what the save has written, as far as possible; keeps the error record. */
 void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save);
 
-/* Makes the link PP_CKPT_BEST point to the checkpoint of a step. If there is no such checkpoint,
- * removes the link. *out_marked, which may be NULL: the link was made. */
+/* Points the link PP_CKPT_BEST to the checkpoint of a step, or removes the link if that checkpoint
+ * does not exist. *out_marked tells whether the link points to it; out_marked may be NULL. */
 int pp_ckpt_mark_best(const struct pp_io *io, const char *dir, int64_t step, bool *out_marked);
 
 /* Removes the checkpoints after step `since` and up to `step`, except the newest `keep` >= 1 of
@@ -327,7 +327,7 @@ enum pp_ckpt_missing {
     PP_CKPT_OTHER_SHAPE
 };
 
-/* What differs between two checkpoints. */
+/* The result of a comparison of two checkpoints. */
 struct pp_ckpt_difference {
     int tensors;                   /* tensors that differ; 0: all are equal, bit by bit */
     char name[PP_ST_NAME_MAX];     /* the first of them, and what is known of it: */

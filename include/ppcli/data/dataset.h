@@ -176,9 +176,9 @@ int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
  */
 int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes);
 
-/* What ppcli init found in a folder of pictures. */
+/* The properties of a folder of pictures from which `ppcli init` writes a config. */
 struct pp_images_proposal {
-    bool splits;   /* there is no test folder: data.split is needed */
+    bool splits;   /* the folder has no test folder, so the config needs data.split */
     int side;      /* for data.resize and data.crop; 0: the pictures stay as they are */
     bool one_size; /* of the pictures that were looked at */
     int h, w;      /* their median height and width */

@@ -226,8 +226,9 @@ int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, c
 int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
                              const int *gslots, bool first, int from, int to);
 
-/* What a stage without W does right after F in a step: adds the statistics of the micro-batch to
- * grads, or overwrites grads if `first`. No node of the chunk may train. */
+/* Adds the statistics of the batch norms over a micro-batch to the gradients, or overwrites the
+ * gradients if `first` is true. A stage without W calls it after each F. No node of the chunk may
+ * train. */
 int pp_chunk_gather(struct pp_chunk *c, struct pp_backend *be, int slot, bool first);
 
 /* Return the number of parameters of the chunk, and the offset of each (canonical order). */

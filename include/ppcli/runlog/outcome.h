@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a model does well and where it errs: counted sample by sample, in memory that depends on the
- * number of classes and of mistakes, not on samples times outputs.
+ * The outcome of a test: hits, errors and the worst mistakes, counted sample by sample. The memory
+ * depends on the numbers of classes and of kept mistakes, not on the number of samples.
  */
 #ifndef PPCLI_RUNLOG_OUTCOME_H
 #define PPCLI_RUNLOG_OUTCOME_H
